@@ -1,0 +1,1 @@
+//! One lane: the durable delivery of one space.

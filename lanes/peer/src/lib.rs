@@ -1,0 +1,1 @@
+//! The member side of the wire: join, post, receive, acknowledge.

@@ -1,0 +1,1 @@
+//! Operators, accounts, credentials, streams and buckets of a space.

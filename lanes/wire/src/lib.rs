@@ -1,0 +1,1 @@
+//! The Cotal wire contract as types: tokens, subjects, names, records, frames; pure.

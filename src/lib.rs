@@ -1,0 +1,1 @@
+//! The host: commands of the `lanekeeper` binary.

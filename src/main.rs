@@ -1,0 +1,3 @@
+//! Entry point of the `lanekeeper` binary.
+
+fn main() {}
