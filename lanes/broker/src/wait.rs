@@ -54,7 +54,7 @@ mod tests {
         });
         assert_eq!(value.await, Ok(3));
 
-        let missing = wait_until::<(), _, _>("godot", Duration::from_millis(20), || std::future::pending()).await;
+        let missing = wait_until::<(), _, _>("godot", Duration::from_millis(20), std::future::pending).await;
         assert!(missing.unwrap_err().to_string().ends_with("for godot"));
     }
 }

@@ -1,5 +1,7 @@
 //! The life of a broker child, with a real nats-server and a real client.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of a test may end it with a panic")]
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
