@@ -122,17 +122,7 @@ pub async fn add_member(
     lifecycle: &Lifecycle,
     settings: &MemberSettings,
 ) -> Result<(), MemberFault> {
-    let row = rows::read(js, space, Bucket::Acl, &lifecycle.key()).await?;
-    match row {
-        Row::Deleted => return Err(MemberFault::Retired(lifecycle.clone())),
-        Row::Live { value, .. } => {
-            let acl = parse_acl(lifecycle, &value)?;
-            if acl.allow_subscribe != settings.read {
-                return Err(MemberFault::AlreadyMember(lifecycle.clone()));
-            }
-        }
-        Row::Absent => {}
-    }
+    judge_existing(js, space, lifecycle, settings).await?;
     make_durables(js, space, lifecycle, settings).await?;
     let acl = AclRow {
         allow_subscribe: settings.read.clone(),
@@ -142,9 +132,25 @@ pub async fn add_member(
     };
     let subject = Bucket::Acl.subject(space, &lifecycle.key());
     match rows::create(js, &subject, Bytes::from(acl.to_json())).await {
-        // Ours or another's: either way the row was judged above, or is judged by the next call.
-        Ok(_) | Err(RowFault::Conflict { .. }) => Ok(()),
+        Ok(_) => Ok(()),
+        // It is there, from an earlier call or from somebody else meanwhile: fine if it says the same.
+        Err(RowFault::Conflict { .. }) => judge_existing(js, space, lifecycle, settings).await,
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Fine when there is no row, or one with these channels.
+async fn judge_existing(
+    js: &jetstream::Context,
+    space: &Space,
+    lifecycle: &Lifecycle,
+    settings: &MemberSettings,
+) -> Result<(), MemberFault> {
+    match rows::read(js, space, Bucket::Acl, &lifecycle.key()).await? {
+        Row::Absent => Ok(()),
+        Row::Deleted => Err(MemberFault::Retired(lifecycle.clone())),
+        Row::Live { value, .. } if parse_acl(lifecycle, &value)?.allow_subscribe == settings.read => Ok(()),
+        Row::Live { .. } => Err(MemberFault::AlreadyMember(lifecycle.clone())),
     }
 }
 

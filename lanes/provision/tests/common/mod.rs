@@ -1,5 +1,5 @@
 //! A broker that trusts a fresh home, and a space on it: what every test here starts from.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use async_nats::jetstream;
 use lanekeeper_broker::{Broker, BrokerConfig, NatsServer, PINNED_VERSION, fetch, find};
@@ -98,8 +98,69 @@ impl Client {
         jetstream::new(self.nats.clone())
     }
 
+    /// What the broker refused this connection so far, sentinels left out.
     pub fn errors(&self) -> Vec<String> {
-        self.errors.lock().unwrap().clone()
+        let errors = self.errors.lock().unwrap().clone();
+        errors.into_iter().filter(|error| !error.contains("sentinel.")).collect()
+    }
+
+    /// Whether the broker lets this connection publish here.
+    pub async fn may_publish(&self, subject: &str) -> bool {
+        let before = self.errors().len();
+        self.nats.publish(subject.to_owned(), "{}".into()).await.unwrap();
+        self.settle().await;
+        !self.refused_since(before, &format!("Publish to \"{subject}\""))
+    }
+
+    /// Whether the broker lets this connection subscribe here.
+    pub async fn may_subscribe(&self, subject: &str) -> bool {
+        let before = self.errors().len();
+        let subscriber = self.nats.subscribe(subject.to_owned()).await.unwrap();
+        self.settle().await;
+        drop(subscriber);
+        !self.refused_since(before, &format!("Subscription to \"{subject}\""))
+    }
+
+    /// Everything sent so far has been judged: the broker answers in order, and refuses a sentinel that nobody may
+    /// publish after all that came before.
+    pub async fn settle(&self) {
+        let sentinel = format!("sentinel.{}", rand::random::<u64>());
+        self.nats.publish(sentinel.clone(), "".into()).await.unwrap();
+        let seen = || {
+            let errors = self.errors.lock().unwrap();
+            std::future::ready(errors.iter().any(|error| error.contains(&sentinel)).then_some(()))
+        };
+        wait("the sentinel to be refused", seen).await;
+    }
+
+    fn refused_since(&self, before: usize, what: &str) -> bool {
+        let refusals = self.errors().split_off(before);
+        assert!(refusals.iter().all(|refusal| refusal.contains(what)), "{what}: unexpected {refusals:?}");
+        !refusals.is_empty()
+    }
+}
+
+/// Waits until `probe` gives a value.
+pub async fn wait<T, F: Future<Output = Option<T>>>(what: &str, probe: impl FnMut() -> F) -> T {
+    let mut probe = probe;
+    let ended = tokio::time::timeout(WAIT, async {
+        loop {
+            if let Some(value) = probe().await {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    ended.await.unwrap_or_else(|_| panic!("waited {WAIT:?} in vain for {what}"))
+}
+
+/// The next item of a stream, within the deadline.
+pub async fn next<T>(what: &str, stream: &mut (impl futures::Stream<Item = T> + Unpin)) -> T {
+    use futures::StreamExt as _;
+    match tokio::time::timeout(WAIT, stream.next()).await {
+        Ok(Some(item)) => item,
+        Ok(None) => panic!("{what}: the stream ended"),
+        Err(_) => panic!("{what}: nothing within {WAIT:?}"),
     }
 }
 
