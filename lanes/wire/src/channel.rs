@@ -87,7 +87,7 @@ impl ChannelPattern {
 
     /// Whether the channel is one of this pattern's.
     pub fn covers(&self, channel: &Channel) -> bool {
-        pattern::matches(&self.0, &channel.0)
+        pattern::matches_well_formed(&self.0, &channel.0)
     }
 
     /// Whether every channel of `other` is one of this pattern's.

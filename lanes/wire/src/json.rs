@@ -143,12 +143,14 @@ pub(crate) fn unsigned_of(raw: &str) -> Option<u64> {
     (number >= 0.0).then_some(number as u64)
 }
 
-/// Reads a struct from a JSON object. Unlike serde's own structs it does not take an array in the order of the fields.
+/// Reads a struct from a JSON object in UTF-8. Left to itself serde also takes an array in the order of the fields, and
+/// does not look at the bytes of strings that it skips.
 pub(crate) fn object_from_slice<T: DeserializeOwned>(payload: &[u8]) -> Result<T, serde_json::Error> {
-    match payload.iter().find(|b| !b.is_ascii_whitespace()) {
-        Some(b'[') => Err(serde_json::Error::custom("an array where an object is expected")),
-        Some(_) | None => serde_json::from_slice(payload),
+    let source = std::str::from_utf8(payload).map_err(serde_json::Error::custom)?;
+    if source.trim_ascii_start().starts_with('[') {
+        return Err(serde_json::Error::custom("an array where an object is expected"));
     }
+    serde_json::from_str(source)
 }
 
 /// Deserialises a time in ms since 1970 from a number (a fraction is cut off).

@@ -41,7 +41,7 @@ pub use record::{
     AclRow, Card, ChannelConfig, ChannelDefaults, ClosedInterval, DeliveryClass, FeedHeartbeat, FeedRow, LeaseRow,
     MembershipRow, MembershipState, PresenceFault, PresenceRow, PresenceStatus, RecordFault, ReplayWindow,
 };
-pub use reply::{ControlReply, HistoryPage, JoinData, MembershipItem, ReplyFault};
+pub use reply::{ControlReply, HistoryPage, JoinData, MembershipItem, RawHistoryPage, ReplyFault};
 pub use subject::{CONTROL_ADMIN_QUEUE, CONTROL_QUEUE, Plane, Subject, SubjectFault};
 pub use timer::{MAX_DEADLINE_MS, ScheduleRequest, TimerFault, TimerSubject, TimerVerb};
 pub use token::{Actor, EndpointToken, Epoch, InstanceId, LifecycleUid, Owner, Role, Space, TimerId, TokenFault};

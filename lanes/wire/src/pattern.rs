@@ -4,9 +4,11 @@
 /// Whether `filter` matches the literal `subject`. Malformed text on either side (an empty token, a `>` that is not
 /// last) matches nothing.
 pub(crate) fn matches(filter: &str, subject: &str) -> bool {
-    if subject.split('.').any(str::is_empty) || !is_well_formed(filter) {
-        return false;
-    }
+    !subject.split('.').any(str::is_empty) && is_well_formed(filter) && matches_well_formed(filter, subject)
+}
+
+/// As [`matches`], for a filter and a subject that are known to be well-formed.
+pub(crate) fn matches_well_formed(filter: &str, subject: &str) -> bool {
     let mut subject_tokens = subject.split('.');
     for wanted in filter.split('.') {
         let Some(token) = subject_tokens.next() else { return false };

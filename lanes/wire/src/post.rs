@@ -1,5 +1,7 @@
 //! Posts as we compose them. Owns the JSON of a new message; reading one is `message`'s business.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -133,22 +135,26 @@ pub enum Part {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum KnownPart {
-    Text { text: String },
-    Data { data: Value },
-    Artifact { name: String, media_type: String, digest: String, size: u64 },
+enum KnownPart<'a> {
+    Text { text: Cow<'a, str> },
+    Data { data: Cow<'a, Value> },
+    Artifact { name: Cow<'a, str>, media_type: Cow<'a, str>, digest: Cow<'a, str>, size: u64 },
 }
 
 impl Serialize for Part {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.clone() {
-            Self::Text { text } => KnownPart::Text { text }.serialize(serializer),
-            Self::Data { data } => KnownPart::Data { data }.serialize(serializer),
-            Self::Artifact { name, media_type, digest, size } => {
-                KnownPart::Artifact { name, media_type, digest, size }.serialize(serializer)
-            }
-            Self::Other(fields) => fields.serialize(serializer),
-        }
+        let known = match self {
+            Self::Text { text } => KnownPart::Text { text: text.into() },
+            Self::Data { data } => KnownPart::Data { data: Cow::Borrowed(data) },
+            Self::Artifact { name, media_type, digest, size } => KnownPart::Artifact {
+                name: name.into(),
+                media_type: media_type.into(),
+                digest: digest.into(),
+                size: *size,
+            },
+            Self::Other(fields) => return fields.serialize(serializer),
+        };
+        known.serialize(serializer)
     }
 }
 
@@ -156,11 +162,14 @@ impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Map::<String, Value>::deserialize(deserializer)?;
         Ok(match serde_json::from_value(Value::Object(fields.clone())) {
-            Ok(KnownPart::Text { text }) => Self::Text { text },
-            Ok(KnownPart::Data { data }) => Self::Data { data },
-            Ok(KnownPart::Artifact { name, media_type, digest, size }) => {
-                Self::Artifact { name, media_type, digest, size }
-            }
+            Ok(KnownPart::Text { text }) => Self::Text { text: text.into_owned() },
+            Ok(KnownPart::Data { data }) => Self::Data { data: data.into_owned() },
+            Ok(KnownPart::Artifact { name, media_type, digest, size }) => Self::Artifact {
+                name: name.into_owned(),
+                media_type: media_type.into_owned(),
+                digest: digest.into_owned(),
+                size,
+            },
             Err(_) => Self::Other(fields),
         })
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::channel::ChannelPattern;
 use crate::text::json_reason;
@@ -47,6 +48,20 @@ impl ControlReply {
         crate::json::to_text(self).into()
     }
 
+    /// The payload of a reply that it was done, with data that must reach the caller to the byte: a tree of values, as
+    /// in [`ControlReply::ok`], would round large numbers.
+    pub fn ok_bytes(data: &impl Serialize) -> Bytes {
+        #[derive(Serialize)]
+        struct Done<'a, T> {
+            ok: bool,
+            data: &'a T,
+        }
+        match serde_json::to_vec(&Done { ok: true, data }) {
+            Ok(payload) => payload.into(),
+            Err(error) => Self::error(format_args!("the answer could not be written: {error}")).to_bytes(),
+        }
+    }
+
     /// Reads a reply.
     ///
     /// # Errors
@@ -87,6 +102,15 @@ pub struct MembershipItem {
 pub struct HistoryPage {
     /// The messages, oldest first.
     pub items: Vec<Value>,
+    /// Whether nothing was left out.
+    pub complete: bool,
+}
+
+/// As [`HistoryPage`], with every message as it was stored; for [`ControlReply::ok_bytes`].
+#[derive(Debug, Serialize)]
+pub struct RawHistoryPage {
+    /// The messages, oldest first.
+    pub items: Vec<Box<RawValue>>,
     /// Whether nothing was left out.
     pub complete: bool,
 }
