@@ -1,1 +1,8 @@
-//! The host: commands of the `lanekeeper` binary.
+//! The host: the commands of the `lanekeeper` binary and what they stand on.
+//!
+//! Owns arguments, signals, logging and the mesh of one's own for `dev`, `bench` and tests. It must not touch JetStream
+//! itself: lanes, members and provisioning have crates of their own.
+
+pub mod commands;
+pub mod mesh;
+pub mod signals;

@@ -1,0 +1,3 @@
+//! The commands of the `lanekeeper` binary, one file each.
+
+pub mod serve;
