@@ -282,6 +282,16 @@ impl Home {
         sign_user(profile.user_name(), user, grants, validity, &self.inner.system_id, &self.inner.system_signing)
     }
 
+    /// The account's token as it is in the file now, if this home's operator signed it.
+    pub(crate) fn own_account_jwt(&self, account: &SpaceAccount) -> Result<String, HomeFault> {
+        let path = account.dir().join("account.jwt");
+        let token = private_file::read_private(&path)?;
+        if decode_at(&path, &token)?.iss != self.inner.operator_signing.public_key() {
+            return Err(HomeFault::Foreign { path, why: "this home's operator did not sign it" });
+        }
+        Ok(token)
+    }
+
     pub(crate) fn operator_signing(&self) -> &KeyPair {
         &self.inner.operator_signing
     }

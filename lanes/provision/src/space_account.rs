@@ -152,11 +152,6 @@ impl SpaceAccount {
         self.inner.signing.public_key()
     }
 
-    /// The account token as it is in the file now.
-    pub(crate) fn current_jwt(&self) -> Result<String, HomeFault> {
-        Ok(private_file::read_private(&self.inner.dir.join("account.jwt"))?)
-    }
-
     /// Issues a new user with a key of its own.
     ///
     /// # Errors

@@ -131,9 +131,10 @@ impl SystemClient {
     /// Makes the account, as it is in the home now, known to every server. Nothing is restarted.
     ///
     /// # Errors
-    /// See [`SystemFault`]; an error of one server is an error.
+    /// See [`SystemFault`]; an error of one server is an error. An account of another home is refused here, since the
+    /// broker would keep it, answer with success, and never let anybody in.
     pub async fn push_account(&self, account: &SpaceAccount) -> Result<(), SystemFault> {
-        self.ask(UPDATE, account.current_jwt()?).await
+        self.ask(UPDATE, self.home.own_account_jwt(account)?).await
     }
 
     /// Makes every server forget the account. The home keeps its keys, so pushing it again brings it back.

@@ -97,6 +97,11 @@ const AGENT_PUBLISH: &[(&str, bool)] = &[
     ("$JS.API.CONSUMER.CREATE.KV_cotal_acl_dev.w.$KV.cotal_acl_dev.>", NO),
     ("$JS.API.DIRECT.GET.KV_cotal_acl_dev", NO),
     ("$JS.API.STREAM.MSG.GET.KV_cotal_membership_dev", NO),
+    // No direct gets: the broker would put its own presence row, as it is, on any subject it names for the answer.
+    ("$JS.API.DIRECT.GET.KV_cotal_presence_dev", NO),
+    ("$JS.API.DIRECT.GET.KV_cotal_presence_dev.$KV.cotal_presence_dev.local.ada", NO),
+    ("$JS.API.DIRECT.GET.KV_cotal_channels_dev", NO),
+    ("$JS.API.DIRECT.GET.KV_cotal_delivery_dev", NO),
     // Its own durables are used, never made.
     ("$JS.API.CONSUMER.INFO.DLV_dev.MY_DLV", YES),
     ("$JS.API.CONSUMER.MSG.NEXT.DLV_dev.MY_DLV", YES),
@@ -315,6 +320,7 @@ async fn the_membership_feed() {
         ("$JS.API.STREAM.MSG.GET.KV_cotal_membership_dev", YES),
         ("$KV.cotal_membership_dev.local.ada", YES),
         ("$KV.cotal_membership_dev.=feed", YES),
+        ("$JS.API.DIRECT.GET.KV_cotal_membership_dev", NO),
         ("$KV.cotal_members_dev.team/local.ada.x", NO),
         ("$KV.cotal_presence_dev.local.ada", NO),
         ("$KV.cotal_acl_dev.local.ada.x", NO),
@@ -345,6 +351,7 @@ async fn people() {
         ("$JS.API.STREAM.MSG.GET.KV_cotal_members_dev", NO),
         ("$JS.API.CONSUMER.CREATE.KV_cotal_members_dev.w.$KV.cotal_members_dev.>", NO),
         ("$JS.API.DIRECT.GET.KV_cotal_members_dev", NO),
+        ("$JS.API.DIRECT.GET.KV_cotal_presence_dev", NO),
         ("$KV.cotal_members_dev.x", NO),
         ("$KV.cotal_acl_dev.local.ada.x", NO),
         ("$KV.cotal_delivery_dev.lease.0", NO),

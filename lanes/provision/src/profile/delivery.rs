@@ -161,7 +161,6 @@ pub(super) fn membership_rw(space: &Space, public_key: &str) -> Grants {
     // The durable half of a feed row, and the rows it wrote before.
     for bucket in [Bucket::Members, Bucket::Membership] {
         reads::bucket(&mut grants, space, bucket);
-        reads::direct(&mut grants, &bucket.stream(space));
     }
     grants
         // Flow control of its watches.

@@ -27,7 +27,10 @@ pub(super) fn watch(grants: &mut Grants, stream: &str) {
         .publish(format!("$JS.API.CONSUMER.DELETE.{stream}.*"));
 }
 
-/// Direct gets of a bucket.
+/// Direct gets of a bucket. For the daemon only: a direct get is answered with the stored bytes, on whatever reply subject
+/// the asker names, and the broker does not hold that subject against the asker's rights. Whoever can also write a row
+/// there (a member its presence) could so put bytes of its choice on any subject of the account, a read ACL among them.
+/// A leader's answer to `STREAM.MSG.GET` is wrapped in JSON of the broker's and can forge nothing.
 pub(super) fn direct(grants: &mut Grants, stream: &str) {
     grants
         // By sequence, or by a subject named in the body.
