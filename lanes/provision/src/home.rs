@@ -391,3 +391,23 @@ fn space_dir_name(space: &Space) -> String {
     let readable: String = space.as_str().chars().take(READABLE).collect();
     format!("{readable}.{digest}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jwt::Permission;
+
+    #[test]
+    fn nobody_is_minted_without_rows() {
+        let rows = Permission { allow: vec!["a".to_owned()], deny: Vec::new() };
+        let mint = |publish: &Permission, subscribe: &Permission| {
+            let grants = Grants { publish: publish.clone(), subscribe: subscribe.clone(), tags: Vec::new() };
+            sign_user("x", &KeyPair::new_user(), grants, Validity::forever(), "A", &KeyPair::new_account())
+        };
+        let none = Permission::default();
+        assert!(mint(&rows, &rows).is_ok());
+        for (publish, subscribe) in [(&none, &none), (&rows, &none), (&none, &rows)] {
+            assert!(matches!(mint(publish, subscribe), Err(HomeFault::NoRows(_))));
+        }
+    }
+}

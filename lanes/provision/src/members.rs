@@ -297,3 +297,19 @@ fn now_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_fresh_and_well_formed() {
+        let uids: std::collections::HashSet<_> = (0..1000).map(|_| new_lifecycle_uid()).collect();
+        assert_eq!(uids.len(), 1000);
+        for uid in &uids {
+            assert_eq!(uid.as_str().len(), 26);
+        }
+        let letters: std::collections::HashSet<char> = uids.iter().flat_map(|uid| uid.as_str().chars()).collect();
+        assert_eq!(letters.len(), 36, "all of the alphabet is used");
+    }
+}

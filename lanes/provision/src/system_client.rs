@@ -202,5 +202,36 @@ fn check(subject: &'static str, payload: &[u8]) -> Result<(), SystemFault> {
         }
         (None, None) => (0, "the answer says neither yes nor no".to_owned()),
     };
-    Err(SystemFault::Refused { subject, server: answer.server.name, code, why })
+    let server = if answer.server.name.is_empty() { "(unnamed)".to_owned() } else { answer.server.name };
+    Err(SystemFault::Refused { subject, server, code, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        let ok = br#"{"server":{"name":"n1"},"data":{"account":"A","code":200,"message":"jwt updated"}}"#;
+        assert!(check(UPDATE, ok).is_ok());
+        let refusals: [(&[u8], &str); 4] = [
+            (
+                br#"{"server":{"name":"n1"},"error":{"code":500,"description":"no"}}"#,
+                "server n1 refused $SYS.REQ.CLAIMS.UPDATE with code 500: no",
+            ),
+            (
+                br#"{"server":{"name":"n1"},"data":{"code":202,"message":"later"}}"#,
+                "server n1 refused $SYS.REQ.CLAIMS.UPDATE with code 202: later",
+            ),
+            (
+                br#"{"data":{"code":200},"error":{"code":403,"description":"no"}}"#,
+                "server (unnamed) refused $SYS.REQ.CLAIMS.UPDATE with code 403: no",
+            ),
+            (b"{}", "server (unnamed) refused $SYS.REQ.CLAIMS.UPDATE with code 0: the answer says neither yes nor no"),
+        ];
+        for (answer, text) in refusals {
+            assert_eq!(check(UPDATE, answer).unwrap_err().to_string(), text);
+        }
+        assert!(matches!(check(UPDATE, b"x"), Err(SystemFault::Answer { .. })));
+    }
 }

@@ -244,3 +244,105 @@ pub fn decode(token: &str) -> Result<Claims, JwtFault> {
     issuer.verify(signed.as_bytes(), &part(signature)?).map_err(|_| JwtFault::Signature(claims.iss.clone()))?;
     Ok(claims)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn user_token(signer: &KeyPair) -> String {
+        let user = KeyPair::new_user();
+        let rows = Permission { allow: vec!["a.>".to_owned()], deny: vec![] };
+        let mut claims = UserClaims::new(rows.clone(), rows, "AACCOUNT");
+        claims.tags = vec!["owner:local".to_owned(), "principal:local.ada".to_owned()];
+        encode("ada", &user.public_key(), &claims, Validity { issued_at_s: 5, expires_at_s: Some(9) }, signer).unwrap()
+    }
+
+    /// A token with this header and these claims, properly signed.
+    fn signed(header: &str, claims: &serde_json::Value, signer: &KeyPair) -> String {
+        let content = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let signature = URL_SAFE_NO_PAD.encode(signer.sign(content.as_bytes()).unwrap());
+        format!("{content}.{signature}")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let signer = KeyPair::new_account();
+        let claims = decode(&user_token(&signer)).unwrap();
+        assert_eq!((claims.iss.as_str(), claims.name.as_str()), (signer.public_key().as_str(), "ada"));
+        assert_eq!((claims.iat, claims.exp, claims.nats.version), (5, Some(9), 2));
+        assert_eq!((claims.account(), claims.nats.kind.as_str()), ("AACCOUNT", "user"));
+        assert_eq!(claims.nats.publish.allow, ["a.>"]);
+        assert!(!claims.nats.bearer_token);
+        assert_eq!(
+            (claims.tag("principal"), claims.tag("owner"), claims.tag("own")),
+            (Some("local.ada"), Some("local"), None)
+        );
+    }
+
+    #[test]
+    fn an_altered_token_is_refused() {
+        let token = user_token(&KeyPair::new_account());
+        let parts: Vec<&str> = token.split('.').collect();
+        let other = user_token(&KeyPair::new_account());
+        let foreign: Vec<&str> = other.split('.').collect();
+        for altered in [
+            format!("{}.{}.{}", parts[0], foreign[1], parts[2]),
+            format!("{}.{}.{}", parts[0], parts[1], foreign[2]),
+            format!("{}.{}.{}", parts[0], parts[1], &parts[2][..40]),
+        ] {
+            assert!(matches!(decode(&altered), Err(JwtFault::Signature(_))), "{altered}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_without_a_word_of_it() {
+        let signer = KeyPair::new_account();
+        let claims = json!({ "iss": signer.public_key(), "sub": "U", "nats": { "type": "user", "version": 2 } });
+        let header = r#"{"typ":"JWT","alg":"ed25519-nkey"}"#;
+        assert!(decode(&signed(header, &claims, &signer)).is_ok());
+        let none = r#"{"typ":"JWT","alg":"none"}"#;
+        assert!(matches!(decode(&signed(none, &claims, &signer)), Err(JwtFault::Algorithm)));
+        let lost = json!({ "iss": "nobody", "sub": "U", "nats": { "type": "user" } });
+        assert!(matches!(decode(&signed(header, &lost, &signer)), Err(JwtFault::Issuer)));
+        assert!(matches!(decode(&signed(header, &json!(7), &signer)), Err(JwtFault::Json { part: "claims", .. })));
+        assert!(matches!(decode(&signed("{", &claims, &signer)), Err(JwtFault::Json { part: "header", .. })));
+        for text in ["", ".", "..", "secret", "secret.secret", "a.b.c.d", "secret.$$$.secret", "\u{e9}.\u{e9}.\u{e9}"] {
+            let fault = decode(text).unwrap_err();
+            assert!(!fault.to_string().contains("secret") && !fault.to_string().contains('\n'), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_public_key_cannot_sign() {
+        let public = KeyPair::from_public_key(&KeyPair::new_account().public_key()).unwrap();
+        let fault = encode("x", "A", &AccountClaims::default(), Validity::forever(), &public).unwrap_err();
+        assert!(matches!(fault, JwtFault::Sign { kind: "account", .. }));
+    }
+
+    #[test]
+    fn every_account_limit_is_written() {
+        let written = serde_json::to_value(AccountClaims::default()).unwrap();
+        // A limit that is missing is read as none at all.
+        let limits = [
+            "subs",
+            "data",
+            "payload",
+            "imports",
+            "exports",
+            "wildcards",
+            "conn",
+            "leaf",
+            "disallow_bearer",
+            "mem_storage",
+            "disk_storage",
+            "streams",
+            "consumer",
+            "max_ack_pending",
+            "mem_max_stream_bytes",
+            "disk_max_stream_bytes",
+            "max_bytes_required",
+        ];
+        assert_eq!(written["limits"].as_object().unwrap().keys().collect::<Vec<_>>(), limits);
+    }
+}

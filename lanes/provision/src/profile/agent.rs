@@ -130,3 +130,78 @@ fn denies(grants: &mut Grants, space: &Space) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(principal: &str, pattern: &str) -> String {
+        history_durable(&principal.parse().unwrap(), &pattern.parse().unwrap())
+    }
+
+    #[test]
+    fn history_names_read_like_their_channel() {
+        assert_eq!(name("local.ada", "team.ops-1"), "chathist_local-ada=team=ops-1");
+        assert_eq!(name("local.ada", "*.ops.>"), "chathist_local-ada==any=ops==gt");
+        let long = name("local.ada", &"a".repeat(4096));
+        assert!(long.len() < 255 && long.starts_with("chathist_local-ada=#"), "{long}");
+        assert_ne!(long, name("local.ada", &"a".repeat(4095)));
+    }
+
+    #[test]
+    fn nobodys_name_is_anothers() {
+        // With another separator these two would share a name, and one could give the other's consumer its filter.
+        assert_ne!(name("local.a", "b_c"), name("local.a_b", "c"));
+        assert_ne!(name("local.a", "a.b"), name("local.a", "a-b"));
+        assert_ne!(name("local.a", "any"), name("local.a", "*"));
+        assert_ne!(name("local.a", "gt"), name("local.a", ">"));
+    }
+
+    #[test]
+    fn consumers_on_what_others_were_sent_are_denied_outright() {
+        let profile = AgentProfile {
+            principal: "local.ada".parse().unwrap(),
+            uid: "abcdefghijklmnopqrstuvwxyz".parse().unwrap(),
+            read: Vec::new(),
+            post: Vec::new(),
+            role: None,
+        };
+        let space = "dev".parse().unwrap();
+        // A row added by mistake must not open these: deny wins.
+        let deny = grants(&profile, &space, "UKEY").publish.deny;
+        for stream in ["DM_dev", "TASK_dev", "DLV_dev", "INBOX_dev"] {
+            for verb in ["CREATE", "DURABLE.CREATE"] {
+                for rest in ["", ".>"] {
+                    let row = format!("$JS.API.CONSUMER.{verb}.{stream}{rest}");
+                    assert!(deny.contains(&row), "{row}");
+                }
+            }
+        }
+    }
+
+    fn patterns() -> impl Strategy<Value = String> {
+        let segment = prop_oneof![4 => "[a-c_-]{1,3}", 1 => Just("any".to_owned()), 1 => Just("gt".to_owned()), 2 => Just("*".to_owned())];
+        (prop::collection::vec(segment, 1..4), any::<bool>()).prop_map(|(mut segments, open)| {
+            if open {
+                segments.push(">".to_owned());
+            }
+            segments.join(".")
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_equal_only_for_equal_members_and_patterns(
+            (a, p) in ("local\\.[ab_]{1,3}", patterns()),
+            (b, q) in ("local\\.[ab_]{1,3}", patterns()),
+        ) {
+            prop_assert_eq!(name(&a, &p) == name(&b, &q), a == b && p == q);
+        }
+
+        #[test]
+        fn names_are_names(a in "local\\.[ab_]{1,3}", p in patterns()) {
+            prop_assert!(!name(&a, &p).contains(['.', '*', '>', ' ', '/']));
+        }
+    }
+}
