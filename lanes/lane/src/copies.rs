@@ -5,7 +5,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use async_nats::{
@@ -21,10 +21,14 @@ use crate::{
     link::Link,
     permit::Permit,
     rooms::{Room, Rooms},
+    stage::Counters,
 };
 
 /// How many copies may be sent and not yet confirmed.
 pub(crate) const MAX_IN_FLIGHT: usize = 4096;
+
+/// One warning for so many copies that overflow a full store.
+const SHORTFALL_LOGGED: u64 = 100;
 
 /// Which of a member's two stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,7 @@ pub(crate) struct Copies {
     chat_created_ns: i128,
     permit: Permit,
     rooms: Arc<Rooms>,
+    counters: Arc<Counters>,
     queue: VecDeque<(u64, Copy)>,
     waiting: HashMap<Lifecycle, VecDeque<(u64, Copy)>>,
     waiting_count: usize,
@@ -81,6 +86,7 @@ impl Copies {
         chat_created_ns: i128,
         permit: Permit,
         rooms: Arc<Rooms>,
+        counters: Arc<Counters>,
     ) -> Self {
         Self {
             link: link.clone(),
@@ -89,6 +95,7 @@ impl Copies {
             chat_created_ns,
             permit,
             rooms,
+            counters,
             queue: VecDeque::new(),
             waiting: HashMap::new(),
             waiting_count: 0,
@@ -133,6 +140,10 @@ impl Copies {
             }
             match self.rooms.take(&copy.to, false) {
                 Room::Taken => self.send(item, copy).await?,
+                Room::Overfull => {
+                    self.note_overfull(&copy.to);
+                    self.send(item, copy).await?;
+                }
                 Room::Full => {
                     self.waiting_count += 1;
                     self.waiting.entry(copy.to.clone()).or_default().push_back((item, copy));
@@ -150,8 +161,10 @@ impl Copies {
         let members: Vec<Lifecycle> = self.waiting.keys().cloned().collect();
         for member in members {
             while self.in_flight.len() < MAX_IN_FLIGHT && self.permit.is_live() {
-                if self.rooms.take(&member, force) == Room::Full {
-                    break;
+                match self.rooms.take(&member, force) {
+                    Room::Taken => {}
+                    Room::Overfull => self.note_overfull(&member),
+                    Room::Full => break,
                 }
                 let Some(queue) = self.waiting.get_mut(&member) else { break };
                 let Some((item, copy)) = queue.pop_front() else { break };
@@ -167,6 +180,17 @@ impl Copies {
             }
         }
         Ok(())
+    }
+
+    /// A copy goes into a full store that nobody reads: counted, and said once for each hundred.
+    fn note_overfull(&mut self, member: &Lifecycle) {
+        let before = self.counters.shortfall.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(SHORTFALL_LOGGED) {
+            tracing::warn!(
+                space = %self.space, %member, store = ?self.store, shortfall = before + 1,
+                "store is full and not read, the broker discards its oldest copies"
+            );
+        }
     }
 
     async fn send(&mut self, item: u64, copy: Copy) -> Result<(), FaultKind> {

@@ -20,9 +20,6 @@ use crate::fault::FaultKind;
 /// Largest credentials file that is read, bytes. The broker's control line holds 64 KiB, and the JWT must fit it.
 pub const MAX_CREDENTIAL_BYTES: u64 = 64 * 1024;
 
-/// The file name of the delivery credential in a lane's directory.
-pub const DELIVERY_FILE: &str = "delivery.creds";
-
 /// One user credential: JWT and key. Cheap to clone; shows only public parts.
 #[derive(Clone)]
 pub struct Credential(Arc<Inner>);
@@ -35,6 +32,7 @@ struct Inner {
     account: String,
     expires_at: Option<u64>,
     principal: Option<String>,
+    may_publish: Vec<String>,
 }
 
 impl fmt::Debug for Credential {
@@ -64,6 +62,14 @@ struct NatsClaims {
     issuer_account: Option<String>,
     #[serde(default)]
     tags: Vec<String>,
+    #[serde(default, rename = "pub")]
+    publish: PermissionClaims,
+}
+
+#[derive(Default, Deserialize)]
+struct PermissionClaims {
+    #[serde(default)]
+    allow: Vec<String>,
 }
 
 impl Credential {
@@ -109,6 +115,7 @@ impl Credential {
             account: claims.nats.issuer_account.unwrap_or(claims.iss),
             expires_at: claims.exp.filter(|exp| *exp > 0),
             principal,
+            may_publish: claims.nats.publish.allow,
             key,
         })))
     }
@@ -141,6 +148,12 @@ impl Credential {
     #[must_use]
     pub fn holder(&self) -> &str {
         self.0.principal.as_deref().unwrap_or(&self.0.user)
+    }
+
+    /// The subjects it may publish on; empty where nothing restricts it.
+    #[must_use]
+    pub fn may_publish(&self) -> &[String] {
+        &self.0.may_publish
     }
 
     /// Refuses an expired credential.

@@ -18,6 +18,8 @@ use crate::{
 
 /// How long one pull request stays open at the broker.
 const PULL_EXPIRES: Duration = Duration::from_secs(30);
+/// How many bytes one pull request asks for at most, beside one message of the largest size.
+const PULL_BYTES: usize = 8 * 1024 * 1024;
 /// How often the broker shows life on an open, empty pull request.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How many silent periods in a row end the lane's link.
@@ -32,14 +34,16 @@ pub(crate) struct Delivery {
     pub subject: Subject,
     /// Its payload.
     pub payload: Bytes,
-    /// The subject that settles it.
-    pub ack: Subject,
+    /// The subject that settles it; `None` where a dead run took it and the broker will deliver it again.
+    pub ack: Option<Subject>,
     /// Its sequence in the stream.
     pub seq: u64,
     /// How often it was delivered, this time included.
     pub delivered: u64,
     /// When it was taken.
     pub taken_at: Instant,
+    /// What it counts against the bound of what is in hand.
+    pub units: u32,
 }
 
 /// A bound durable.
@@ -119,7 +123,8 @@ impl Intake {
         }
         let batch = wanted - self.outstanding;
         let body = format!(
-            r#"{{"batch":{batch},"expires":{},"idle_heartbeat":{}}}"#,
+            r#"{{"batch":{batch},"max_bytes":{},"expires":{},"idle_heartbeat":{}}}"#,
+            self.link.client().max_payload() + PULL_BYTES,
             PULL_EXPIRES.as_nanos(),
             HEARTBEAT.as_nanos()
         );
@@ -178,8 +183,9 @@ impl Intake {
             }
             return left;
         }
-        if self.subscriber.unsubscribe().await.is_ok() {
-            self.link.flush(CLOSE_PATIENCE).await;
+        // A drain unsubscribes and goes on receiving until the broker has confirmed: nothing sent before is missed.
+        if self.subscriber.drain().await.is_err() {
+            return left;
         }
         let until = deadline(CLOSE_PATIENCE);
         while let Ok(Some(message)) = tokio::time::timeout_at(until, self.subscriber.next()).await {
@@ -220,10 +226,11 @@ fn delivery(message: &async_nats::Message) -> Option<Delivery> {
     Some(Delivery {
         subject: message.subject.clone(),
         payload: message.payload.clone(),
-        ack,
+        ack: Some(ack),
         seq,
         delivered,
         taken_at: Instant::now(),
+        units: 0,
     })
 }
 
@@ -270,7 +277,8 @@ impl Settle {
 /// # Errors
 /// The connection's end.
 pub(crate) async fn settle(link: &Link, delivery: &Delivery, how: &Settle) -> Result<(), FaultKind> {
-    link.client().publish(delivery.ack.clone(), how.body()).await.map_err(|_| FaultKind::Disconnected)
+    let Some(ack) = &delivery.ack else { return Ok(()) };
+    link.client().publish(ack.clone(), how.body()).await.map_err(|_| FaultKind::Disconnected)
 }
 
 #[cfg(test)]
@@ -294,6 +302,7 @@ mod tests {
         assert_eq!(verdict(code(408), "Request Timeout"), Status::Over);
         assert_eq!(verdict(code(409), "Server Shutdown"), Status::Over);
         assert_eq!(verdict(code(409), "Leadership Change"), Status::Over);
+        assert_eq!(verdict(code(409), "Message Size Exceeds MaxBytes"), Status::Over);
         assert_eq!(verdict(code(409), "Consumer Deleted"), Status::Gone);
         assert_eq!(verdict(code(503), ""), Status::Gone);
         assert_eq!(verdict(code(409), "Exceeded MaxRequestBatch of 10"), Status::Refused);

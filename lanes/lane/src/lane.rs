@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    credentials::{Credential, DELIVERY_FILE},
+    admission,
     fan_out::Judged,
     fault::{Fault, FaultKind},
     lease::{Identity, Lease},
@@ -114,7 +114,7 @@ impl Lane {
     }
 
     async fn live(self, stop: &CancellationToken) -> Result<(), FaultKind> {
-        let credential = Credential::read(&self.config.credentials.join(DELIVERY_FILE))?;
+        let credential = admission::admit(&self.config.credentials, &self.config.space)?;
         let me = Identity {
             holder: credential.holder().to_owned(),
             incarnation: format!("{:032x}", rand::random::<u128>()),
@@ -125,6 +125,7 @@ impl Lane {
             ack_wait: self.config.limits.ack_wait,
             permit: permit.clone(),
             judged: Arc::new(Judged::default()),
+            recovered: false,
             posts: Vec::new(),
             entries: Vec::new(),
             fan_out: Arc::clone(&self.fan_out),
@@ -178,7 +179,7 @@ impl Life<'_> {
     ) -> Result<(), FaultKind> {
         let config = &self.lane.config;
         // Read again on every dial: a rotated file is used by the next connection.
-        let credential = Credential::read(&config.credentials.join(DELIVERY_FILE))?;
+        let credential = admission::admit(&config.credentials, &config.space)?;
         let name = format!("lanekeeper {}", config.space);
         let link = tokio::select! {
             biased;
@@ -188,7 +189,15 @@ impl Life<'_> {
         let facts = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            facts = verify::streams(&link, &config.space) => facts?,
+            facts = verify::streams(&link, &config.space) => facts,
+        };
+        let facts = match facts {
+            Ok(facts) => facts,
+            Err(fault) => {
+                let lease = self.lease.take();
+                self.end(&link, lease, &fault).await;
+                return Err(fault);
+            }
         };
         let mut lease = match (self.lease.take(), self.grantor.take()) {
             (Some(lease), _) => lease,

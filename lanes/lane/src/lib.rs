@@ -3,7 +3,9 @@
 //! Owns everything one space needs at run time and nothing else. It must not know the manifest, other lanes, a telemetry
 //! SDK or a signing key.
 
+mod admission;
 mod catch_up;
+mod chat_range;
 mod control;
 mod copies;
 pub mod credentials;

@@ -1,7 +1,7 @@
 //! How many more copies each member's store takes before the broker would discard an unacknowledged one.
 //!
-//! Owns the counts. Pure but for the instant it is given; it must not read the broker: the parts tell it what they
-//! published, what was confirmed and what was freed.
+//! Owns the counts. It must not read the broker: the parts tell it what they published, what was confirmed and what was
+//! freed.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,8 +12,8 @@ use std::{
 use lanekeeper_wire::Lifecycle;
 use tokio::{sync::Notify, time::Instant};
 
-/// A full store from which nothing was taken for this long counts as not read: what the store then discards is counted
-/// as a shortfall instead of holding up everybody else.
+/// A store that was full for this long without anything being taken from it counts as not read: what it then discards is
+/// counted as a shortfall instead of holding up everybody else.
 pub(crate) const UNREAD_AFTER: Duration = Duration::from_secs(5);
 
 /// The rooms of all members in one stream.
@@ -31,10 +31,9 @@ pub(crate) struct Rooms {
 struct Inner {
     stores: HashMap<Lifecycle, Store>,
     full: HashSet<Lifecycle>,
-    shortfall: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Store {
     /// Copies in the store, as last known.
     held: u64,
@@ -42,8 +41,8 @@ struct Store {
     in_flight: u64,
     /// Copies confirmed since the count that is being asked for was asked.
     confirmed_since_mark: u64,
-    /// When the store last got smaller, or was first seen.
-    freed_at: Instant,
+    /// Since when it is full; starts anew whenever something is taken from it.
+    full_since: Option<Instant>,
 }
 
 /// The answer to a wish to store one more copy.
@@ -51,6 +50,8 @@ struct Store {
 pub(crate) enum Room {
     /// There was room and it is taken.
     Taken,
+    /// Full, and taken all the same: the broker discards the store's oldest copy for it.
+    Overfull,
     /// Full: wait until it is freed.
     Full,
 }
@@ -66,21 +67,23 @@ impl Rooms {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes room for one copy. With `force`, or where the store is full and unread, room is taken beyond the limit and
-    /// counted as a shortfall.
+    /// Takes room for one copy. With `force`, or where the store is full and unread, room is taken beyond the limit.
     pub(crate) fn take(&self, lifecycle: &Lifecycle, force: bool) -> Room {
         let Some(limit) = self.limit else { return Room::Taken };
         let mut inner = self.inner();
-        let store = inner.stores.entry(lifecycle.clone()).or_insert_with(Store::empty);
+        let store = match inner.stores.get_mut(lifecycle) {
+            Some(store) => store,
+            None => inner.stores.entry(lifecycle.clone()).or_default(),
+        };
         if store.held + store.in_flight < limit {
             store.in_flight += 1;
             return Room::Taken;
         }
-        let unread = store.freed_at.elapsed() >= UNREAD_AFTER && store.in_flight < limit;
-        if force || unread {
+        let full_since = *store.full_since.get_or_insert_with(Instant::now);
+        // What is in flight is bounded too: a store must not overflow by more than it holds.
+        if force || (full_since.elapsed() >= UNREAD_AFTER && store.in_flight < limit) {
             store.in_flight += 1;
-            inner.shortfall += 1;
-            return Room::Taken;
+            return Room::Overfull;
         }
         inner.full.insert(lifecycle.clone());
         drop(inner);
@@ -92,15 +95,14 @@ impl Rooms {
     pub(crate) fn stored(&self, lifecycle: &Lifecycle, duplicate: bool) {
         let Some(limit) = self.limit else { return };
         let mut inner = self.inner();
-        if let Some(store) = inner.stores.get_mut(lifecycle) {
-            store.in_flight = store.in_flight.saturating_sub(1);
-            if duplicate {
-                drop(inner);
-                self.freed.notify_one();
-            } else {
-                store.held = (store.held + 1).min(limit);
-                store.confirmed_since_mark += 1;
-            }
+        let Some(store) = inner.stores.get_mut(lifecycle) else { return };
+        store.in_flight = store.in_flight.saturating_sub(1);
+        if duplicate {
+            drop(inner);
+            self.freed.notify_one();
+        } else {
+            store.held = (store.held + 1).min(limit);
+            store.confirmed_since_mark += 1;
         }
     }
 
@@ -112,7 +114,7 @@ impl Rooms {
         let mut inner = self.inner();
         if let Some(store) = inner.stores.get_mut(lifecycle) {
             store.held = store.held.saturating_sub(1);
-            store.freed_at = Instant::now();
+            store.full_since = None;
         }
         let waited = inner.full.remove(lifecycle);
         drop(inner);
@@ -121,22 +123,15 @@ impl Rooms {
         }
     }
 
-    /// Forgets what was in flight: the connection that carried it is gone.
-    pub(crate) fn forget_in_flight(&self) {
-        self.inner().stores.values_mut().for_each(|store| store.in_flight = 0);
-    }
-
-    /// The members whose store was found full, and a mark: what is confirmed from now on comes on top of a count asked now.
-    #[must_use]
-    pub(crate) fn mark_full(&self) -> Vec<Lifecycle> {
-        let mut inner = self.inner();
-        let full: Vec<_> = inner.full.iter().cloned().collect();
-        for lifecycle in &full {
-            if let Some(store) = inner.stores.get_mut(lifecycle) {
-                store.confirmed_since_mark = 0;
+    /// Starts over with a new connection, or after a time in which nothing could be taken: what was in flight is not any
+    /// more where `connection_lost`, and no store has been full for long.
+    pub(crate) fn start_over(&self, connection_lost: bool) {
+        for store in self.inner().stores.values_mut() {
+            store.full_since = None;
+            if connection_lost {
+                store.in_flight = 0;
             }
         }
-        full
     }
 
     /// The members whose store was found full.
@@ -145,18 +140,25 @@ impl Rooms {
         self.inner().full.iter().cloned().collect()
     }
 
+    /// As [`Rooms::full`], with a mark: what is confirmed from now on comes on top of a count asked now.
+    #[must_use]
+    pub(crate) fn mark_full(&self) -> Vec<Lifecycle> {
+        let mut inner = self.inner();
+        inner.stores.values_mut().for_each(|store| store.confirmed_since_mark = 0);
+        inner.full.iter().cloned().collect()
+    }
+
     /// What the broker counted for a member after [`Rooms::mark_full`], or at the start.
     pub(crate) fn counted(&self, lifecycle: &Lifecycle, held: u64) {
         let Some(limit) = self.limit else { return };
         let mut inner = self.inner();
-        let store = inner.stores.entry(lifecycle.clone()).or_insert_with(Store::empty);
-        let now = held + store.confirmed_since_mark;
+        let store = inner.stores.entry(lifecycle.clone()).or_default();
+        let now = (held + store.confirmed_since_mark).min(limit);
         if now < store.held {
-            store.freed_at = Instant::now();
+            store.full_since = None;
         }
-        store.held = now.min(limit);
-        store.confirmed_since_mark = 0;
-        if store.held + store.in_flight < limit && inner.full.remove(lifecycle) {
+        store.held = now;
+        if now + store.in_flight < limit && inner.full.remove(lifecycle) {
             drop(inner);
             self.freed.notify_one();
         }
@@ -170,18 +172,6 @@ impl Rooms {
     /// Waits until a store was found full. Cancel safe.
     pub(crate) async fn found_full(&self) {
         self.full.notified().await;
-    }
-
-    /// Copies stored beyond a full store, each of which made the broker discard an older one.
-    #[must_use]
-    pub(crate) fn shortfall(&self) -> u64 {
-        self.inner().shortfall
-    }
-}
-
-impl Store {
-    fn empty() -> Self {
-        Self { held: 0, in_flight: 0, confirmed_since_mark: 0, freed_at: Instant::now() }
     }
 }
 
@@ -204,7 +194,6 @@ mod tests {
         rooms.free(&bob);
         rooms.freed().await;
         assert_eq!(rooms.take(&bob, false), Room::Taken);
-        assert_eq!(rooms.shortfall(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -216,15 +205,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unread_store_overflows_and_is_counted() {
-        let (rooms, bob) = (Rooms::new(Some(1)), member());
-        assert_eq!(rooms.take(&bob, false), Room::Taken);
-        rooms.stored(&bob, false);
+    async fn an_unread_store_overflows_and_a_read_one_does_not() {
+        let (rooms, bob) = (Rooms::new(Some(2)), member());
+        for _ in 0..2 {
+            assert_eq!(rooms.take(&bob, false), Room::Taken);
+            rooms.stored(&bob, false);
+        }
+        // A store may be full of copies for long before anybody wants to add one: that is not being unread.
+        tokio::time::advance(UNREAD_AFTER * 2).await;
+        assert_eq!(rooms.take(&bob, false), Room::Full);
         tokio::time::advance(UNREAD_AFTER - Duration::from_millis(1)).await;
         assert_eq!(rooms.take(&bob, false), Room::Full);
-        tokio::time::advance(Duration::from_millis(1)).await;
+        rooms.free(&bob);
         assert_eq!(rooms.take(&bob, false), Room::Taken);
-        assert_eq!(rooms.shortfall(), 1);
+        rooms.stored(&bob, false);
+        assert_eq!(rooms.take(&bob, false), Room::Full);
+        tokio::time::advance(UNREAD_AFTER).await;
+        assert_eq!(rooms.take(&bob, false), Room::Overfull);
+        rooms.start_over(true);
+        assert_eq!(rooms.take(&bob, false), Room::Full, "patience starts over with a connection");
+        assert_eq!(rooms.take(&bob, true), Room::Overfull);
     }
 
     #[tokio::test(start_paused = true)]

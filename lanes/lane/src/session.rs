@@ -41,6 +41,8 @@ pub(crate) struct Kept {
     pub(crate) ack_wait: Duration,
     pub(crate) permit: Permit,
     pub(crate) judged: Arc<Judged>,
+    /// Whether the posts that a dead run had in hand were taken up; once in a lane's life.
+    pub(crate) recovered: bool,
     pub(crate) posts: Vec<Delivery>,
     pub(crate) entries: Vec<Delivery>,
     pub(crate) fan_out: Arc<Counters>,
@@ -152,6 +154,10 @@ impl Session {
             counters: Arc::clone(&kept.reader),
             stop: self.stop.clone(),
         };
+        if !kept.recovered {
+            kept.posts = crate::catch_up::inherited(&self.link, &space, &fanout).await?;
+            kept.recovered = true;
+        }
         let (posts, entries) = (std::mem::take(&mut kept.posts), std::mem::take(&mut kept.entries));
         self.spawn("fan_out", async move { End::FanOut(fan_out.run(posts).await) });
         self.spawn("trusted_reader", async move { End::Reader(read.run(entries).await) });

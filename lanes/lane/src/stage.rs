@@ -31,8 +31,12 @@ use crate::{
     rooms::Rooms,
 };
 
-/// The most deliveries of one stage between taken and settled.
+/// The most units of one stage between taken and settled: a delivery is one, and one more for each [`UNIT_BYTES`].
 pub(crate) const MAX_IN_HAND: usize = 4096;
+/// The most entries of INBOX in hand: only the reader may consume it, so what a dead reader held waits for the ack wait.
+pub(crate) const MAX_ENTRIES_IN_HAND: usize = 1000;
+/// Payload bytes that count as one more unit in hand, so that large posts are bounded by memory and small ones by number.
+const UNIT_BYTES: usize = 16 * 1024;
 /// The most that one pull request asks for.
 pub(crate) const PULL_BATCH: usize = 512;
 /// How long a stop waits for copies in flight.
@@ -84,6 +88,8 @@ pub struct Counters {
     pub terminated: AtomicU64,
     /// Deliveries put off.
     pub deferred: AtomicU64,
+    /// Copies put into a full store that nobody reads: the broker discarded an older one for each.
+    pub shortfall: AtomicU64,
 }
 
 /// Everything one stage needs.
@@ -150,7 +156,9 @@ impl<J: Judge> Stage<J> {
             Err(fault) => return Ended { left: carried, result: Err(fault) },
         };
         let (batches, incoming) = mpsc::channel(1);
-        let hand = Arc::new(Semaphore::new(self.max_in_hand.saturating_sub(carried.len())));
+        let hand = Arc::new(Semaphore::new(self.max_in_hand));
+        let mut carried = carried;
+        hold(&hand, &mut carried);
         let over = CancellationToken::new();
         let taker = tokio::spawn(take(
             intake,
@@ -169,6 +177,7 @@ impl<J: Judge> Stage<J> {
             self.chat_created_ns,
             self.permit.clone(),
             Arc::clone(&self.rooms),
+            Arc::clone(&self.counters),
         );
         let fresh = if carried.is_empty() { Ok(()) } else { self.registry.fresh(&self.link, J::NEEDS).await };
         let mut running =
@@ -196,7 +205,7 @@ impl<J: Judge> Running<J> {
                     biased;
                     () = stop.cancelled() => return Ok(()),
                     () = over.cancelled() => return Err(FaultKind::Disconnected),
-                    () = self.stage.permit.live() => {}
+                    () = self.stage.permit.live() => rooms.start_over(false),
                 }
             }
             while self.copies.has_capacity() {
@@ -263,7 +272,7 @@ impl<J: Judge> Running<J> {
             }
             Verdict::Defer(pause) => {
                 counters.deferred.fetch_add(1, Ordering::Relaxed);
-                self.hand.add_permits(1);
+                self.hand.add_permits(delivery.units as usize);
                 settle(&self.stage.link, &delivery, &Settle::NakAfter(pause)).await
             }
         }
@@ -271,8 +280,10 @@ impl<J: Judge> Running<J> {
 
     async fn finish(&mut self, delivery: Delivery, how: &Settle) -> Result<(), FaultKind> {
         settle(&self.stage.link, &delivery, how).await?;
-        self.stage.judge.settled(&delivery);
-        self.hand.add_permits(1);
+        if delivery.ack.is_some() {
+            self.stage.judge.settled(&delivery);
+        }
+        self.hand.add_permits(delivery.units as usize);
         Ok(())
     }
 
@@ -336,7 +347,7 @@ impl<J: Judge> Running<J> {
                 }
             }
         }
-        self.stage.rooms.forget_in_flight();
+        self.stage.rooms.start_over(true);
         Ended { left, result }
     }
 
@@ -375,11 +386,8 @@ async fn take(
             permit.live().await;
             let first = hand.acquire().await.map_err(|_| FaultKind::Disconnected)?;
             drop(first);
-            let batch = intake.next(hand.available_permits()).await?;
-            if let Ok(held) = hand.try_acquire_many(u32::try_from(batch.len()).unwrap_or(u32::MAX)) {
-                held.forget();
-            }
-            left = batch;
+            left = intake.next(hand.available_permits()).await?;
+            hold(&hand, &mut left);
             registry.fresh(&link, needs).await?;
             let slot = batches.reserve().await.map_err(|_| FaultKind::Disconnected)?;
             slot.send(std::mem::take(&mut left));
@@ -392,6 +400,21 @@ async fn take(
     };
     left.extend(intake.close().await);
     Taken { left, result }
+}
+
+/// Counts deliveries against the bound; where less is left than they weigh, they take what is left.
+fn hold(hand: &Semaphore, batch: &mut [Delivery]) {
+    for delivery in batch {
+        let wanted = 1 + delivery.payload.len() / UNIT_BYTES;
+        let units = u32::try_from(wanted.min(hand.available_permits())).unwrap_or(u32::MAX);
+        delivery.units = match hand.try_acquire_many(units) {
+            Ok(held) => {
+                held.forget();
+                units
+            }
+            Err(_) => 0,
+        };
+    }
 }
 
 /// The lifecycle a stored copy on `subject` belongs to.

@@ -11,7 +11,12 @@ use async_nats::jetstream::{
 };
 use lanekeeper_wire::{Bucket, FANOUT_DURABLE, READER_DURABLE, Space, StreamKind, subject};
 
-use crate::{fault::FaultKind, link::Link, registry::stream_info, stage::MAX_IN_HAND};
+use crate::{
+    fault::FaultKind,
+    link::Link,
+    registry::stream_info,
+    stage::{MAX_ENTRIES_IN_HAND, MAX_IN_HAND},
+};
 
 /// The shortest duplicate window under which a copy made twice is stored once.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(2 * 60 * 60);
@@ -134,7 +139,7 @@ fn contradicts(info: &Info, field: &'static str, found: impl std::fmt::Debug, wa
 /// # Errors
 /// It cannot be created, or exists in a form this lane cannot work with.
 pub(crate) async fn fanout(link: &Link, space: &Space, ack_wait: Duration) -> Result<Durable, FaultKind> {
-    let wanted = wanted(FANOUT_DURABLE, subject::chat_filter(space), DeliverPolicy::New, ack_wait);
+    let wanted = wanted(FANOUT_DURABLE, subject::chat_filter(space), DeliverPolicy::New, ack_wait, MAX_IN_HAND);
     durable(link, &StreamKind::Chat.name(space), wanted).await
 }
 
@@ -143,18 +148,19 @@ pub(crate) async fn fanout(link: &Link, space: &Space, ack_wait: Duration) -> Re
 /// # Errors
 /// As [`fanout`].
 pub(crate) async fn reader(link: &Link, space: &Space, ack_wait: Duration) -> Result<Durable, FaultKind> {
-    let wanted = wanted(READER_DURABLE, subject::dinbox_filter(space), DeliverPolicy::All, ack_wait);
+    let wanted =
+        wanted(READER_DURABLE, subject::dinbox_filter(space), DeliverPolicy::All, ack_wait, MAX_ENTRIES_IN_HAND);
     durable(link, &StreamKind::Inbox.name(space), wanted).await
 }
 
-fn wanted(name: &str, filter: String, deliver: DeliverPolicy, ack_wait: Duration) -> pull::Config {
+fn wanted(name: &str, filter: String, deliver: DeliverPolicy, ack_wait: Duration, in_hand: usize) -> pull::Config {
     pull::Config {
         durable_name: Some(name.to_owned()),
         deliver_policy: deliver,
         ack_policy: AckPolicy::Explicit,
         ack_wait,
         filter_subject: filter,
-        max_ack_pending: i64::try_from(MAX_IN_HAND).unwrap_or(i64::MAX),
+        max_ack_pending: i64::try_from(in_hand).unwrap_or(i64::MAX),
         ..pull::Config::default()
     }
 }
