@@ -4,6 +4,8 @@
 //! It must not write to the broker: [`crate::membership`] does.
 
 pub(crate) mod tables;
+#[cfg(test)]
+mod tables_tests;
 mod watch;
 
 use std::{
