@@ -183,6 +183,30 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_write_that_was_stuck_does_not_go_on_when_the_valve_is_closed() {
+        let (mut source, from) = tokio::io::duplex(1024);
+        // Takes four bytes, then the pump is stuck in its write.
+        let (to, mut sink) = tokio::io::duplex(4);
+        let (sender, valve) = open_valve();
+        tokio::spawn(async move { pump(from, to, Direction::ToBroker, valve).await });
+        source.write_all(b"12345678").await.unwrap();
+        let mut part = [0; 4];
+        sink.read_exact(&mut part[..1]).await.unwrap();
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        sender.send_modify(|valve| valve.frozen = true);
+        sink.read_exact(&mut part).await.unwrap();
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(futures::FutureExt::now_or_never(sink.read_u8()).is_none(), "a byte passed a closed valve");
+        sender.send_modify(|valve| valve.frozen = false);
+        sink.read_exact(&mut part[..3]).await.unwrap();
+        assert_eq!(&part[..3], b"678");
+    }
+
     #[test]
     fn a_valve_is_open_only_without_any_fault() {
         let open = Valve::default();

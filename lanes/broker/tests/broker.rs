@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use lanekeeper_broker::{
-    Broker, BrokerConfig, BrokerError, ProcessError, Stopped, find, process_cpu_time, process_rss_bytes,
-    process_start_ticks, wait_until,
+    Broker, BrokerConfig, BrokerError, NatsServer, Origin, PINNED_VERSION, ProcessError, Stopped, find,
+    process_cpu_time, process_rss_bytes, process_start_ticks, wait_until,
 };
 use tempfile::TempDir;
 
@@ -30,9 +30,9 @@ fn is_alive(pid: u32, start_ticks: u64) -> bool {
     process_start_ticks(pid).is_ok_and(|ticks| ticks == start_ticks) && process_rss_bytes(pid).is_ok()
 }
 
-async fn until_gone(pid: u32, start_ticks: u64) {
+async fn is_gone(pid: u32, start_ticks: u64) -> bool {
     let gone = || std::future::ready((!is_alive(pid, start_ticks)).then_some(()));
-    wait_until("the process to be gone", LIMIT, gone).await.unwrap();
+    wait_until("the process to be gone", LIMIT, gone).await.is_ok()
 }
 
 #[tokio::test]
@@ -144,6 +144,19 @@ async fn a_port_in_use_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_port_is_kept_while_the_broker_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    // No client has been there, so no connection that is still closing keeps the port instead.
+    let mut broker = start(&dir).await;
+    broker.kill().await.unwrap();
+    let addr = broker.addr();
+    let taken = tokio::net::TcpSocket::new_v4().unwrap().bind(addr).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+    drop(broker);
+    tokio::net::TcpSocket::new_v4().unwrap().bind(addr).unwrap();
+}
+
+#[tokio::test]
 async fn a_broker_that_is_not_ready_in_time_is_killed_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     // JetStream is expected, and the appended text takes it away again.
@@ -155,8 +168,7 @@ async fn a_broker_that_is_not_ready_in_time_is_killed_and_reported() {
     let log = config.log_path.clone();
     let error = Broker::start(&find().await.unwrap(), config).await.unwrap_err();
     assert!(error.to_string().contains("JetStream is off"), "{error}");
-    let log = std::fs::read_to_string(log).unwrap();
-    let pid: u32 = log.split_once('[').unwrap().1.split_once(']').unwrap().0.parse().unwrap();
+    let pid = pid_in(&std::fs::read_to_string(log).unwrap());
     assert!(matches!(process_start_ticks(pid), Err(ProcessError::Gone { .. })), "process {pid} was left behind");
 }
 
@@ -179,7 +191,84 @@ async fn a_dropped_broker_is_gone() {
     let (pid, ticks) = (broker.pid().unwrap(), broker.start_ticks().unwrap());
     assert!(is_alive(pid, ticks));
     drop(broker);
-    until_gone(pid, ticks).await;
+    // At once and reaped: what comes after the drop is often the removal of its folder.
+    assert!(matches!(process_start_ticks(pid), Err(ProcessError::Gone { .. })));
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_no_process() {
+    let dir = tempfile::tempdir().unwrap();
+    // Never ready, as the appended text takes JetStream away.
+    let config = BrokerConfig { extra_config: "jetstream: disabled".into(), ..config(&dir) };
+    let log = config.log_path.clone();
+    let server = find().await.unwrap();
+    let up = || std::future::ready(std::fs::read_to_string(&log).ok().filter(|text| text.contains("is ready")));
+    let text = tokio::select! {
+        started = Broker::start(&server, config) => panic!("it was ready: {started:?}"),
+        text = wait_until("the process to be up", LIMIT, up) => text.unwrap(),
+    };
+    let pid = pid_in(&text);
+    if let Ok(ticks) = process_start_ticks(pid) {
+        assert!(is_gone(pid, ticks).await);
+    }
+}
+
+/// Greets like a broker and does not mind SIGTERM, which no nats-server can be made to do.
+const STUBBORN: &str = r#"#!/usr/bin/env python3
+import re, signal, socket, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+port = int(re.search(r"127\.0\.0\.1:(\d+)", open(sys.argv[2]).read()).group(1))
+server = socket.create_server(("127.0.0.1", port))
+while True:
+    client, _ = server.accept()
+    client.sendall(b'INFO {"server_id":"x","server_name":"x","version":"2.15.1","max_payload":1,"jetstream":true}\r\n')
+    client.close()
+"#;
+
+#[tokio::test]
+async fn a_broker_that_does_not_stop_in_time_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("stubborn");
+    // Written by a child: a file that this process has open while another thread forks cannot be executed.
+    let mut copy = Command::new("/bin/sh");
+    copy.args(["-c", "printf '%s' \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", STUBBORN]).arg(&path);
+    assert!(copy.status().unwrap().success());
+    let server = NatsServer { path, version: PINNED_VERSION, origin: Origin::Path };
+    let config = BrokerConfig { stop_deadline: Duration::from_millis(100), ..config(&dir) };
+    let mut broker = Broker::start(&server, config).await.unwrap();
+    let (pid, ticks) = (broker.pid().unwrap(), broker.start_ticks().unwrap());
+    assert_eq!(broker.stop().await.unwrap(), Stopped::Killed);
+    assert!(!is_alive(pid, ticks));
+}
+
+#[tokio::test]
+async fn a_broker_is_in_a_process_group_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(&dir).await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid().unwrap()).unwrap());
+    assert_eq!(rustix::process::getpgid(pid).ok(), pid);
+}
+
+#[tokio::test]
+async fn a_broker_that_died_by_itself_is_noticed_and_can_be_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut broker = start(&dir).await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let ended = async {
+        while broker.is_running() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, ended).await.unwrap();
+    assert!(matches!(broker.resume().await, Err(BrokerError::NotRunning)));
+    broker.restart().await.unwrap();
+    assert!(broker.is_running());
+}
+
+/// The pid that a nats-server puts into each line of its log.
+fn pid_in(log: &str) -> u32 {
+    log.split_once('[').unwrap().1.split_once(']').unwrap().0.parse().unwrap()
 }
 
 #[test]
@@ -225,5 +314,10 @@ async fn a_broker_dies_with_an_owner_that_is_killed() {
     assert!(is_alive(pid, ticks));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    until_gone(pid, ticks).await;
+    if !is_gone(pid, ticks).await {
+        // Nobody else would end it.
+        let left = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+        panic!("the broker outlived its owner");
+    }
 }

@@ -116,9 +116,11 @@ async fn a_variable_that_is_of_no_use_is_an_error_and_no_fallback() {
     assert!(matches!(refuse(&not_executable).await, BinaryProblem::NotRun { .. }));
     assert!(matches!(refuse(&fails).await, BinaryProblem::Failed { .. }));
     assert!(matches!(refuse(&other).await, BinaryProblem::NoVersion { .. }));
-    // An empty value is set, and a bare name is a path and not something to look up.
+    // An empty value is set, and a bare name is a path in the working folder and not something to look up.
     assert!(matches!(refuse(Path::new("")).await, BinaryProblem::Missing));
     assert!(matches!(refuse(Path::new("nats-server")).await, BinaryProblem::Missing));
+    let here = refuse(Path::new("Cargo.toml")).await;
+    assert!(matches!(&here, BinaryProblem::NotRun { path, .. } if path.is_absolute()), "{here}");
 }
 
 #[tokio::test]
