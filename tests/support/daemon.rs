@@ -46,7 +46,8 @@ impl Daemon {
         let file = File::options().create(true).append(true).open(log).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_lanekeeper"))
             .args(args)
-            .env("LANEKEEPER_LOG", "debug,async_nats=off")
+            // Everything, so that the search for secrets in it means something.
+            .env("LANEKEEPER_LOG", "trace")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(file)

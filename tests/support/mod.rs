@@ -1,10 +1,15 @@
 //! What every end-to-end test stands on: a mesh of its own, the daemon as a process, members.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of it")]
 
+pub(crate) mod crew;
 mod daemon;
+pub(crate) mod power;
+pub(crate) mod secrets;
 mod world;
 
+pub(crate) use crew::{Crew, Tally};
 pub(crate) use daemon::Daemon;
+pub(crate) use power::Power;
 pub(crate) use world::{SPACE, World, channel, pattern};
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use lanekeeper_provision::{LaneCredentialSettings, SpaceSettings};
 use lanekeeper_wire::{Channel, ChannelPattern};
 use tempfile::TempDir;
 
-use super::{Daemon, PATIENCE};
+use super::{Daemon, PATIENCE, Power, secrets};
 
 /// The space of most tests.
 pub(crate) const SPACE: &str = "demo";
@@ -70,6 +70,11 @@ impl World {
         peer
     }
 
+    /// A user that may do everything in the space.
+    pub(crate) async fn power(&self) -> Power {
+        Power::over(&self.mesh, &self.site).await
+    }
+
     /// Fails if the broker refused a permission to anybody: a healthy run needs exactly what it was granted.
     pub(crate) fn assert_no_violations(&self) {
         let log = self.mesh.broker.log_text().unwrap();
@@ -84,6 +89,15 @@ impl World {
         })
         .await
         .unwrap();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Every run of every test is one more chance to catch a secret in a log.
+        if !std::thread::panicking() {
+            secrets::assert_none_in(&self.log(), self.mesh.dir());
+        }
     }
 }
 

@@ -1,0 +1,7 @@
+//! What breaks while a lane serves: the daemon killed, the broker killed, the line cut, frozen or deaf, a second daemon,
+//! signals, and the lease row changed by others.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod kills;
