@@ -1,4 +1,5 @@
 //! Keys on disk, and accounts that come, change and go on a broker that keeps running.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
 
 mod common;
 

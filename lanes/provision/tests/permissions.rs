@@ -1,4 +1,5 @@
 //! What each role may and may not do, subject by subject, as a real broker judges it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
 
 mod common;
 

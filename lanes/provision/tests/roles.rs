@@ -1,4 +1,5 @@
 //! Each role at work on a real broker: what it is for succeeds, and nothing it does on the way is refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
 
 mod common;
 

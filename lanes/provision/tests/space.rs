@@ -1,4 +1,5 @@
 //! Streams, buckets and members of a space, on a real broker.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
 
 mod common;
 

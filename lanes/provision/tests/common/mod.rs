@@ -1,5 +1,6 @@
 //! A broker that trusts a fresh home, and a space on it: what every test here starts from.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 
 use async_nats::jetstream;
 use lanekeeper_broker::{Broker, BrokerConfig, NatsServer, PINNED_VERSION, fetch, find};
