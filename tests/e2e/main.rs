@@ -1,5 +1,8 @@
 //! End-to-end tests of the durable plane: the real binary, a real broker, real credentials.
 
 mod delivery;
+mod ground;
+mod hand;
+mod payload;
 #[path = "../support/mod.rs"]
 mod support;
