@@ -1,5 +1,6 @@
 //! End-to-end tests of the durable plane: the real binary, a real broker, real credentials.
 
+mod authorisation;
 mod delivery;
 mod ground;
 mod hand;
