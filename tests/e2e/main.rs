@@ -4,6 +4,8 @@ mod authorisation;
 mod delivery;
 mod ground;
 mod hand;
+mod intervals;
+mod joining;
 mod payload;
 #[path = "../support/mod.rs"]
 mod support;
