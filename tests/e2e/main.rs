@@ -1,6 +1,7 @@
 //! End-to-end tests of the durable plane: the real binary, a real broker, real credentials.
 
 mod authorisation;
+mod control;
 mod delivery;
 mod ground;
 mod hand;
