@@ -386,7 +386,7 @@ impl Peer {
             own: self.principal().clone(),
             pattern: membership.pattern.clone(),
             messages,
-            queue: self.queue().clone(),
+            queue: self.queue().ok_or_else(ended)?,
             counters: Arc::clone(&link.counters),
             stop: membership.stop_live.clone(),
         };

@@ -41,7 +41,7 @@ impl Messages {
         Self { queue, memory: window.map(Coalescer::new), counters }
     }
 
-    /// The next copy to surface, or `None` once the member is closed and everything received was handed out.
+    /// The next copy to surface, or `None` once the member is closed or cut off and everything received was handed out.
     ///
     /// Safe to drop while waiting: at worst the acknowledgement of a coalesced copy is not sent and it comes again.
     pub async fn recv(&mut self) -> Option<Incoming> {

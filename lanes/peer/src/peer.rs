@@ -37,7 +37,8 @@ const LINK_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Peer {
     core: Arc<Core>,
-    queue: mpsc::Sender<Incoming>,
+    /// Upgrades while the connection lives; then the queue ends with the last task that fills it.
+    queue: mpsc::WeakSender<Incoming>,
     messages: Mutex<Option<Messages>>,
     binding: watch::Receiver<Binding>,
     tasks: TaskTracker,
@@ -95,12 +96,13 @@ impl Peer {
         };
         let messages = Messages::new(received, window, Arc::clone(&core.link.counters));
         let (binding_tx, binding) = watch::channel(Binding::Unbound { reason: "not tried yet".to_owned() });
-        let peer = Self { core, queue, messages: Mutex::new(Some(messages)), binding, tasks: TaskTracker::new() };
-        peer.start(binding_tx);
+        let (messages, tasks) = (Mutex::new(Some(messages)), TaskTracker::new());
+        let peer = Self { core, queue: queue.downgrade(), messages, binding, tasks };
+        peer.start(queue, binding_tx);
         Ok(peer)
     }
 
-    fn start(&self, binding: watch::Sender<Binding>) {
+    fn start(&self, queue: mpsc::Sender<Incoming>, binding: watch::Sender<Binding>) {
         let core = &self.core;
         if let Some(every) = core.options.presence_interval {
             let (presence, link) = (Arc::clone(&core.presence), Arc::clone(&core.link));
@@ -112,7 +114,7 @@ impl Peer {
                 space: core.options.space.clone(),
                 lifecycle: core.options.lifecycle.clone(),
                 batch: core.options.pull_batch,
-                queue: self.queue.clone(),
+                queue: queue.clone(),
                 binding,
                 stop: core.stop.clone(),
             };
@@ -121,6 +123,14 @@ impl Peer {
         if core.options.retry_durable {
             self.tasks.spawn(keep_durable(Arc::clone(core)));
         }
+        let (stop, ended) = (core.stop.clone(), core.link.ended.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = ended.cancelled() => {}
+            }
+            drop(queue);
+        });
     }
 
     /// The space.
@@ -241,8 +251,9 @@ impl Peer {
         self.core.caller()
     }
 
-    pub(crate) fn queue(&self) -> &mpsc::Sender<Incoming> {
-        &self.queue
+    /// `None` once the connection has ended.
+    pub(crate) fn queue(&self) -> Option<mpsc::Sender<Incoming>> {
+        self.queue.upgrade()
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {
