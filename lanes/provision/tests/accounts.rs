@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use lanekeeper_broker::{Broker, BrokerConfig};
 use lanekeeper_provision::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -334,4 +335,47 @@ async fn expired_credentials_are_refused_and_valid_ones_end_in_time() {
         std::future::ready(client.errors().iter().any(|error| error.to_lowercase().contains("expired")).then_some(()))
     };
     wait("the credential to end", ended).await;
+}
+
+#[tokio::test]
+async fn every_server_of_a_cluster_learns_of_an_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::create(&dir.path().join("home")).unwrap();
+    let ports = {
+        // Held together, so that they differ, and let go before the brokers take them.
+        let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        listeners.map(|listener| listener.local_addr().unwrap().port())
+    };
+    let mut brokers = Vec::new();
+    for (number, port) in ports.iter().enumerate() {
+        let mut config = BrokerConfig::new(dir.path().join(format!("store{number}")));
+        config.jetstream = false;
+        config.extra_config = format!(
+            "{}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [\"nats://127.0.0.1:{}\"] }}",
+            home.server_config(&dir.path().join(format!("resolver{number}"))),
+            ports[0],
+        );
+        brokers.push(Broker::start(&server().await, config).await.unwrap());
+    }
+    let account = home.create_space(&space("dev"), &AccountSettings::default()).unwrap();
+    let stored = |number: usize| {
+        let path = dir.path().join(format!("resolver{number}")).join(format!("{}.jwt", account.account_id()));
+        std::fs::read_to_string(path).ok()
+    };
+    let both = || async {
+        let system = home.system_client(&brokers[0].url()).await.unwrap();
+        system.push_account(&account).await.unwrap();
+        // The route may not have been up yet.
+        (stored(0).is_some() && stored(1).is_some()).then_some(())
+    };
+    wait("both servers to have the account", both).await;
+    // From now on a push has returned only when both have stored the change.
+    let system = home.system_client(&brokers[1].url()).await.unwrap();
+    let user = account.mint(&SpaceProfile::Observer, Validity::forever()).unwrap();
+    system.revoke_user(&account, user.public_key()).await.unwrap();
+    assert_eq!(stored(0), stored(1));
+    assert_ne!(stored(0).as_deref(), Some(account.account_jwt()));
+    for broker in &brokers {
+        assert!(user.connect_options().unwrap().connect(broker.url()).await.is_err());
+    }
 }

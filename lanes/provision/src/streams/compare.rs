@@ -67,3 +67,24 @@ fn sorted(subjects: &[String]) -> Vec<&String> {
 fn unlimited(limit: i64) -> i64 {
     if limit <= 0 { -1 } else { limit }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_old_broker_dropped_is_named() {
+        let wanted = Config { name: "EPT_dev".to_owned(), allow_message_schedules: true, ..Config::default() };
+        let made = Config { name: "EPT_dev".to_owned(), ..Config::default() };
+        let fault = check(&wanted, &made, When::Made).unwrap_err().to_string();
+        assert!(fault.contains("EPT_dev with allow_msg_schedules = false though true was asked for"), "{fault}");
+        assert!(check(&wanted, &wanted, When::Made).is_ok());
+    }
+
+    #[test]
+    fn what_the_broker_fills_in_is_no_difference() {
+        let wanted = Config { max_bytes: -1, ..Config::default() };
+        let found = Config { max_bytes: 0, duplicate_window: std::time::Duration::from_secs(120), ..Config::default() };
+        assert!(check(&wanted, &found, When::Found).is_ok());
+    }
+}
