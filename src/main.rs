@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lanekeeper::commands::serve;
+use lanekeeper::commands::{bench, serve};
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// Durable delivery for Cotal spaces over NATS.
@@ -18,6 +18,8 @@ struct Cli {
 enum Command {
     /// Serve one space on a broker that is already there.
     Serve(serve::ServeArgs),
+    /// Measure throughput, latency and cost on a broker of its own.
+    Bench(bench::BenchArgs),
 }
 
 /// The variable with the log filter, in the syntax of `tracing`.
@@ -31,6 +33,7 @@ async fn main() -> ExitCode {
     fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args).await,
+        Command::Bench(args) => Box::pin(bench::run(args)).await,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

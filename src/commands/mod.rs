@@ -1,3 +1,4 @@
 //! The commands of the `lanekeeper` binary, one file each.
 
+pub mod bench;
 pub mod serve;

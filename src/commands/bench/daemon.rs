@@ -1,0 +1,96 @@
+//! The lane under test, as a process of its own.
+
+use std::{fs::File, path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::mesh::Site;
+
+/// How long the lane may take until it serves, and until it has stopped.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How much of its log is shown when it failed.
+const LOG_TAIL_LINES: usize = 20;
+
+/// A running `lanekeeper serve`. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    child: Child,
+    pid: u32,
+    log: PathBuf,
+    // Held so that what it prints never meets a closed pipe.
+    _lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Daemon {
+    /// Starts it for `site` and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not serve in time, with the end of its log.
+    pub(super) async fn start(site: &Site, log: PathBuf) -> Result<Self> {
+        let program = std::env::current_exe().context("find the own binary, which is the lane's too")?;
+        let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let mut child = Command::new(program)
+            .args(["serve", "--space", site.space.as_str(), "--server", &site.url, "--credentials"])
+            .arg(&site.credentials)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .context("start the lane")?;
+        let pid = child.id().context("the lane ended at once")?;
+        let mut lines = BufReader::new(child.stdout.take().context("the lane has no output")?).lines();
+        let line = timeout(PATIENCE, lines.next_line()).await;
+        let daemon = Self { child, pid, log, _lines: lines };
+        match line {
+            Ok(Ok(Some(line))) if line.starts_with("serving ") => Ok(daemon),
+            Ok(Ok(_)) | Ok(Err(_)) => bail!("the lane ended before it served:\n{}", daemon.log_tail()),
+            Err(_) => bail!("the lane does not serve after {} s:\n{}", PATIENCE.as_secs(), daemon.log_tail()),
+        }
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Fails if it has ended.
+    ///
+    /// # Errors
+    /// How it ended, with the end of its log.
+    pub(super) fn check(&mut self) -> Result<()> {
+        match self.child.try_wait().context("look after the lane")? {
+            Some(status) => bail!("the lane ended with {status}:\n{}", self.log_tail()),
+            None => Ok(()),
+        }
+    }
+
+    /// SIGTERM, then waits for its end.
+    ///
+    /// # Errors
+    /// It does not end in time, or not cleanly.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        self.check()?;
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("the lane has no process id")?;
+        kill_process(pid, Signal::TERM).context("stop the lane")?;
+        match timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => bail!("the lane ended with {status}:\n{}", self.log_tail()),
+            Ok(Err(fault)) => Err(fault).context("wait for the end of the lane"),
+            Err(_) => bail!("the lane does not stop after {} s:\n{}", PATIENCE.as_secs(), self.log_tail()),
+        }
+    }
+
+    /// The last lines it logged.
+    pub(super) fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+}
