@@ -53,8 +53,13 @@ impl Ground {
 
     /// Starts the daemon and waits until it serves.
     pub(crate) async fn start_daemon(&mut self) {
+        self.start_daemon_with(&[]).await;
+    }
+
+    /// Starts the daemon with further arguments and waits until it serves.
+    pub(crate) async fn start_daemon_with(&mut self, args: &[&str]) {
         assert!(self.daemon.is_none(), "it runs already");
-        self.daemon = Some(self.world.daemon().await);
+        self.daemon = Some(Daemon::serving(&self.world.site, &self.world.log(), args).await);
     }
 
     /// Stops the daemon in an orderly way.

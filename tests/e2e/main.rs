@@ -7,6 +7,8 @@ mod ground;
 mod hand;
 mod intervals;
 mod joining;
+mod malformed;
 mod payload;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
