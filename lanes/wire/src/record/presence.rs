@@ -161,7 +161,7 @@ impl PresenceRow {
         let id: Principal = key.parse().map_err(|_| PresenceFault::Key { key: shown(key) })?;
         let name = text(&card, card_source, "name").ok_or_else(|| field("card.name", "a string"))?;
         let status = text(&row, source, "status").ok_or_else(|| field("status", "a string"))?;
-        let ts_ms = row.get(source, "ts").and_then(finite).ok_or_else(|| field("ts", "a finite number"))?;
+        let ts_ms = row.get(source, "ts").and_then(whole).ok_or_else(|| field("ts", "a finite number"))?;
         let lifecycle_uid = text(&row, source, "lifecycleUid").and_then(|uid| uid.parse().ok());
         let (mut card_rest, rest) = (card.values(card_source), row.values(source));
         let mut other = rest;
@@ -190,7 +190,8 @@ impl PresenceRow {
     }
 }
 
-fn finite(raw: &str) -> Option<i64> {
+/// A JSON number without its fraction. JSON has no NaN, and one beyond `f64` is refused by the parser.
+fn whole(raw: &str) -> Option<i64> {
     let number: f64 = serde_json::from_str(raw).ok()?;
-    number.is_finite().then_some(number as i64)
+    Some(number as i64)
 }

@@ -110,6 +110,8 @@ fn the_channel_is_overwritten_in_place_and_the_other_addresses_go() {
         let (text, expected) = (text.replace('F', FROM), expected.replace('F', FROM));
         assert_eq!(message(&text).with_channel(&channel), expected, "{text}");
     }
+    let direct = format!(r#"{{"id":"a","to":"local.bob",{FROM},"toService":"x"}}"#);
+    assert_eq!(message(&direct).to_json(), direct, "nothing is removed until the channel is known");
     let escaped = message(&format!(r#"{{"id":"a",{FROM},"\u0063hannel":"secret"}}"#)).with_channel(&channel);
     let seen: Value = serde_json::from_str(&escaped).unwrap();
     assert_eq!(seen["channel"], "team.backend");

@@ -180,6 +180,14 @@ fn an_acl_row_is_whole_or_unknown() {
 }
 
 #[test]
+fn a_fault_does_not_repeat_a_whole_record() {
+    let text = format!(r#"{{"allowSubscribe":"{}\n"}}"#, "x".repeat(100_000));
+    let fault = AclRow::parse(text.as_bytes()).unwrap_err();
+    assert_eq!(fault.record(), "read acl row");
+    assert!(fault.to_string().len() < 250 && fault.to_string().ends_with("..."), "{fault}");
+}
+
+#[test]
 fn a_lease_is_read_with_either_spelling_of_since() {
     let read = |since: &str| {
         LeaseRow::parse(format!(r#"{{"holder":"h","incarnation":"i","since":{since},"ready":true,"x":1}}"#).as_bytes())

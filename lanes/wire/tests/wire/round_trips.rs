@@ -222,6 +222,14 @@ fn streams_and_buckets_are_named_as_the_contract_says() {
 }
 
 #[test]
+fn a_subject_of_no_key_is_no_buckets() {
+    for subject in ["$KV.cotal_acl_alpha", "$KV.cotal_acl_alpha.", "$KV.cotal_acl_alphab.x", "KV.cotal_acl_alpha.x", ""]
+    {
+        assert_eq!(Bucket::Acl.key_of(&space(), subject), None, "{subject}");
+    }
+}
+
+#[test]
 fn a_family_is_encoded_in_the_key_and_nowhere_else() {
     for (pattern, encoded) in
         [("team.>", "team.=gt"), (">", "=gt"), ("*", "=any"), ("a.*.b.*.>", "a.=any.b.=any.=gt"), ("gt.any", "gt.any")]
