@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lanekeeper::commands::{bench, serve};
+use lanekeeper::commands::{bench, dev, serve};
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// Durable delivery for Cotal spaces over NATS.
@@ -16,6 +16,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a broker and a space of one's own, play the story of a member that was away, then serve.
+    Dev(dev::DevArgs),
     /// Serve one space on a broker that is already there.
     Serve(serve::ServeArgs),
     /// Measure throughput, latency and cost on a broker of its own.
@@ -26,12 +28,20 @@ enum Command {
 const LOG_VARIABLE: &str = "LANEKEEPER_LOG";
 /// The client library reports every refused dial as an error of its own; the lane says it once, with the space.
 const LOG_DEFAULT: &str = "info,async_nats=off";
+/// The story speaks for itself; only what is wrong with it belongs in between.
+const LOG_DEFAULT_DEV: &str = "warn,async_nats=off";
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
+    let command = Cli::parse().command;
+    let default = match &command {
+        Command::Bench(_) | Command::Dev(_) => LOG_DEFAULT_DEV,
+        Command::Serve(_) => LOG_DEFAULT,
+    };
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
     fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let result = match Cli::parse().command {
+    let result = match command {
+        Command::Dev(args) => dev::run(args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Bench(args) => Box::pin(bench::run(args)).await,
     };
