@@ -4,4 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod broker;
 mod kills;
+mod lease;
+mod line;
+mod second;
+mod stop;
+mod watchers;

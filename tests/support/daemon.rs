@@ -18,6 +18,13 @@ use tokio::{
 
 use super::PATIENCE;
 
+/// The variable with the path of another build of the daemon to test.
+const BINARY_VARIABLE: &str = "LANEKEEPER_TEST_BINARY";
+
+fn binary() -> PathBuf {
+    std::env::var_os(BINARY_VARIABLE).map_or_else(|| env!("CARGO_BIN_EXE_lanekeeper").into(), PathBuf::from)
+}
+
 /// A running `lanekeeper serve`. Killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
@@ -44,7 +51,7 @@ impl Daemon {
     /// Starts the binary with any arguments.
     pub(crate) fn command(args: &[&str], log: &Path) -> Self {
         let file = File::options().create(true).append(true).open(log).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lanekeeper"))
+        let mut child = Command::new(binary())
             .args(args)
             // Everything, so that the search for secrets in it means something.
             .env("LANEKEEPER_LOG", "trace")

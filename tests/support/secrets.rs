@@ -5,6 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The same for every log in `dir`.
+pub(crate) fn assert_none_in_logs(dir: &Path, keys: &Path) {
+    let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .for_each(|log| assert_none_in(&log, keys));
+}
+
 /// Fails if a seed or a token of any key or credentials file below `keys` stands in the log.
 pub(crate) fn assert_none_in(log: &Path, keys: &Path) {
     let Ok(log) = fs::read_to_string(log) else { return };

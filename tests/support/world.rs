@@ -45,6 +45,11 @@ impl World {
         self.dir.path().join("daemon.log")
     }
 
+    /// Where a further daemon logs.
+    pub(crate) fn log_named(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.log"))
+    }
+
     /// A member that reads and posts on `channels`.
     pub(crate) async fn member(&self, name: &str, channels: &[&str]) -> Member {
         let patterns: Vec<ChannelPattern> = channels.iter().map(|text| pattern(text)).collect();
@@ -96,7 +101,7 @@ impl Drop for World {
     fn drop(&mut self) {
         // Every run of every test is one more chance to catch a secret in a log.
         if !std::thread::panicking() {
-            secrets::assert_none_in(&self.log(), self.mesh.dir());
+            secrets::assert_none_in_logs(self.dir.path(), self.mesh.dir());
         }
     }
 }
