@@ -5,11 +5,17 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bench, WAIT, frame, hand_over};
+use async_nats::jetstream::Context;
+use async_nats::jetstream::consumer::FromConsumer;
+use async_nats::jetstream::consumer::pull::Config;
+use common::{Bench, QUIET, WAIT, frame, hand_over};
 use lanekeeper_broker::wait_until;
-use lanekeeper_peer::{ConnectError, Creds, CredsFault, Peer, PostDraft, Via};
-use lanekeeper_wire::Channel;
+use lanekeeper_peer::{Binding, ConnectError, Creds, CredsFault, Peer, PostDraft, Via};
+use lanekeeper_wire::{Channel, Lifecycle, StreamKind, names, subject};
 use tokio::time::Instant;
+
+/// Shorter than the silence after which a pull is replaced anyway: what takes less was resumed by the reconnect.
+const RESUMED: Duration = Duration::from_secs(7);
 
 fn team() -> Channel {
     "team".parse().unwrap()
@@ -48,7 +54,7 @@ async fn live_and_durable_resume_after_a_broker_restart() {
         let copy = to_bob.recv_within(WAIT).await.unwrap();
         assert!(copy.via.is_durable());
         copy.ack().await.unwrap();
-        assert!(started.elapsed() < Duration::from_secs(5), "resuming took {:?}", started.elapsed());
+        assert!(started.elapsed() < RESUMED, "resuming took {:?}", started.elapsed());
     }
     bob.set_status(lanekeeper_peer::Status::Working, None).await.unwrap();
     assert_eq!(bob.violations(), []);
@@ -66,35 +72,76 @@ async fn a_forced_reconnect_loses_nothing() {
     hand_over(&daemon, &bob, frame("local.ada", "m1", "x"), true).await;
     let started = Instant::now();
     assert_eq!(to_bob.recv_within(WAIT).await.unwrap().message.id(), "m1");
-    assert!(started.elapsed() < Duration::from_secs(3), "the pull was only resumed after {:?}", started.elapsed());
+    assert!(started.elapsed() < RESUMED, "the pull was only resumed after {:?}", started.elapsed());
+}
+
+/// The hand-over consumer of a member, taken away.
+async fn take_consumer(bench: &Bench, lifecycle: &Lifecycle) -> (Context, Config) {
+    let js = async_nats::jetstream::new(bench.provisioner.clone());
+    let (durable, stream) = (names::dlv_durable(lifecycle), StreamKind::Dlv.name(bench.space()));
+    let made = js.get_consumer_from_stream::<Config, _, _>(&durable, &stream).await.unwrap();
+    let config = Config::try_from_consumer_config(made.cached_info().config.clone()).unwrap();
+    js.delete_consumer_from_stream(&durable, &stream).await.unwrap();
+    (js, config)
 }
 
 #[tokio::test]
 async fn a_consumer_that_appears_late_is_bound() {
     let bench = Bench::start().await;
     let options = bench.member("bob", &["team"]).await;
-    let js = async_nats::jetstream::new(bench.provisioner.clone());
-    let stream = lanekeeper_wire::StreamKind::Dlv.name(bench.space());
-    let durable = lanekeeper_wire::names::dlv_durable(&options.lifecycle);
-    let made = js
-        .get_consumer_from_stream::<async_nats::jetstream::consumer::pull::Config, _, _>(&durable, &stream)
-        .await
-        .unwrap();
-    let config = made.cached_info().config.clone();
-    js.delete_consumer_from_stream(&durable, &stream).await.unwrap();
+    let (js, config) = take_consumer(&bench, &options.lifecycle).await;
+    let stream = StreamKind::Dlv.name(bench.space());
     let bob = Peer::connect(options).await.unwrap();
     let mut to_bob = bob.messages().unwrap();
     let unbound = bob.wait_bound(Duration::from_millis(300)).await;
-    assert!(matches!(unbound, lanekeeper_peer::Binding::Unbound { .. }), "{unbound:?}");
+    assert!(matches!(unbound, Binding::Unbound { .. }), "{unbound:?}");
     js.create_consumer_strict_on_stream(config.clone(), &stream).await.unwrap();
-    assert_eq!(bob.wait_bound(WAIT).await, lanekeeper_peer::Binding::Bound);
+    assert_eq!(bob.wait_bound(WAIT).await, Binding::Bound);
 
     // And one that is made anew while it is bound.
-    js.delete_consumer_from_stream(&durable, &stream).await.unwrap();
+    take_consumer(&bench, bob.lifecycle()).await;
     js.create_consumer_strict_on_stream(config, &stream).await.unwrap();
     let daemon = bench.delivery().await;
     hand_over(&daemon, &bob, frame("local.ada", "m1", "x"), true).await;
     assert_eq!(to_bob.recv_within(WAIT).await.unwrap().message.id(), "m1");
+}
+
+#[tokio::test]
+async fn a_consumer_of_somebody_else_is_refused_also_when_it_takes_the_place_of_ones_own() {
+    let bench = Bench::start().await;
+    let bob = bench.join_space("bob", &["team"]).await;
+    assert_eq!(bob.wait_bound(WAIT).await, Binding::Bound);
+    let eve = bench.member("eve", &["team"]).await;
+    // Its own consumer would overlap in a work queue.
+    take_consumer(&bench, &eve.lifecycle).await;
+    let (js, mut config) = take_consumer(&bench, bob.lifecycle()).await;
+    config.filter_subject = subject::dlv(bench.space(), &eve.lifecycle);
+    js.create_consumer_strict_on_stream(config, StreamKind::Dlv.name(bench.space())).await.unwrap();
+    wait_until("the refusal", WAIT, || async { matches!(bob.binding(), Binding::Refused { .. }).then_some(()) })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_credential_file_is_read_at_every_dial_and_must_stay_the_same_member() {
+    let bench = Bench::start().await;
+    let (bobs, eves) = (bench.member("bob", &["team"]).await, bench.member("eve", &["team"]).await);
+    let path = bench.dir.path().join("bob.creds");
+    let write = |creds: &str| std::fs::write(&path, creds).unwrap();
+    let own = bench.creds_text(&bobs);
+    write(&own);
+    let mut options = bobs;
+    options.creds = Creds::path(&path);
+    options.reconnect_delay = (Duration::from_millis(5), Duration::from_millis(10));
+    let bob = Peer::connect(options).await.unwrap();
+    write(&bench.creds_text(&eves));
+    assert!(bob.force_reconnect().await);
+    let presented = wait_until("another member's credential to be presented", QUIET, || async {
+        (bob.counters().connects >= 2).then_some(())
+    });
+    assert!(presented.await.is_err() && !bob.is_connected(), "another member's credential was presented");
+    write(&own);
+    reconnected(&[&bob]).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use lanekeeper_provision::{
     AccountSettings, AgentProfile, DeliveryExtras, Home, MemberSettings, SpaceAccount, SpaceProfile, SpaceSettings,
     Validity, add_member, ensure_space, new_lifecycle_uid,
 };
-use lanekeeper_wire::{FRAME_HEADER, FRAME_VERSION, Lifecycle, Space, StreamKind, names, subject};
+use lanekeeper_wire::{ChannelPattern, FRAME_HEADER, FRAME_VERSION, Lifecycle, Space, StreamKind, names, subject};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -80,6 +80,11 @@ impl Bench {
         let settings = MemberSettings { read: read.clone(), ack_wait, ..MemberSettings::default() };
         let js = jetstream::new(self.provisioner.clone());
         add_member(&js, self.space(), &lifecycle, &settings).await.unwrap();
+        let creds = Creds::text(self.mint(&lifecycle, read));
+        PeerOptions::new(self.broker.url(), self.space().clone(), creds, lifecycle, name)
+    }
+
+    fn mint(&self, lifecycle: &Lifecycle, read: Vec<ChannelPattern>) -> String {
         let profile = AgentProfile {
             principal: lifecycle.principal().clone(),
             uid: lifecycle.uid().clone(),
@@ -87,8 +92,12 @@ impl Bench {
             read,
             role: None,
         };
-        let creds = self.account.mint(&SpaceProfile::Agent(profile), Validity::forever()).unwrap();
-        PeerOptions::new(self.broker.url(), self.space().clone(), Creds::text(creds.text()), lifecycle, name)
+        self.account.mint(&SpaceProfile::Agent(profile), Validity::forever()).unwrap().text().to_owned()
+    }
+
+    /// A credential of the same member with a key of its own.
+    pub fn creds_text(&self, options: &PeerOptions) -> String {
+        self.mint(&options.lifecycle, vec!["team".parse().unwrap()])
     }
 
     pub async fn join_space(&self, name: &str, channels: &[&str]) -> Peer {
