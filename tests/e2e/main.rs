@@ -1,5 +1,7 @@
 //! End-to-end tests of the durable plane: the real binary, a real broker, real credentials.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
+
 mod authorisation;
 mod control;
 mod delivery;

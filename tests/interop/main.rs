@@ -1,5 +1,7 @@
 //! Members that are not our code: the wire contract, spoken by a public client in another language.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
+
 mod python;
 #[path = "../support/mod.rs"]
 mod support;
