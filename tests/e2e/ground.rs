@@ -98,6 +98,11 @@ impl Ground {
         self.world.site.held(&StreamKind::Dlv.name(space), &subject::dlv(space, lifecycle)).await.unwrap()
     }
 
+    /// How many entries and how many copies were ever stored, for anybody.
+    pub(crate) async fn routed_and_released(&self) -> (u64, u64) {
+        (self.hand.frontier(StreamKind::Inbox).await, self.hand.frontier(StreamKind::Dlv).await)
+    }
+
     /// How many entries lie in INBOX, of anybody.
     pub(crate) async fn entries(&self) -> usize {
         let space = &self.world.site.space;
