@@ -1,7 +1,7 @@
 //! `lanekeeper bench`: measures the durable plane on a broker of its own.
 //!
-//! Owns the arguments and the order of the phases. It must not measure a lane inside its own process: the lane is a child,
-//! so that its memory and processor time are its own.
+//! Owns the arguments and the order of the phases. It must not measure a lane inside its own process: the lane is a
+//! child, so that its memory and processor time are its own.
 
 mod ceiling;
 mod daemon;
@@ -37,13 +37,14 @@ pub struct BenchArgs {
 enum What {
     /// Post on one durable channel and measure until every member has acknowledged every copy.
     ///
-    /// Starts a broker, provisions a space, and starts the lane as a process of its own. The members are in this process; each
-    /// has a connection and its provisioned hand-over consumer. The senders are members that never joined the channel, so they
-    /// receive nothing and are not counted; each posts its share of the posts.
+    /// Starts a broker, provisions a space, and starts the lane as a process of its own. The members are in this
+    /// process; each has a connection and its provisioned hand-over consumer. The senders are members that never joined
+    /// the channel, so they receive nothing and are not counted; each posts its share of the posts.
     ///
-    /// In the same run and on the same broker the ceiling: the entries and frames of the same copies, published side by side
-    /// into two streams configured like INBOX and DLV (without a limit that could drop any), pipelined and confirmed, and
-    /// received and acknowledged on the second by as many plain durable consumers, each on a connection of its own.
+    /// In the same run and on the same broker the ceiling: the entries and frames of the same copies, published side by
+    /// side into two streams configured like INBOX and DLV (without a limit that could drop any), pipelined and
+    /// confirmed, and received and acknowledged on the second by as many plain durable consumers, each on a connection
+    /// of its own.
     FanOut(FanOutArgs),
 }
 

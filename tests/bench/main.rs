@@ -2,6 +2,8 @@
 //!
 //! Small runs on a busy machine: no figure's size is asserted.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails like a test")]
+
 use std::{path::Path, process::Stdio, time::Duration};
 
 use serde_json::Value;
@@ -130,8 +132,8 @@ async fn the_ceiling_alone_needs_no_lane() {
     assert_eq!(figures["parameters"]["sync_interval"], "always");
 }
 
-/// CHAT that keeps two posts of a sender cannot hold a burst of 3,000: whatever the lane had not taken is gone, and a bench
-/// that said otherwise would be worth nothing.
+/// CHAT that keeps two posts of a sender cannot hold a burst of 3,000: whatever the lane had not taken is gone, and a
+/// bench that said otherwise would be worth nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_copies_are_seen_and_fail_the_run() {
     let args = ["--members", "1", "--posts", "3000", "--messages-per-subject", "2", "--in-flight", "3000"];

@@ -1,7 +1,7 @@
 //! What the broker itself can do: the same copies stored twice and taken once, with no lane between.
 //!
-//! Owns that comparison. It must give the broker every advantage that a lane could have: both streams are written at the same
-//! time, confirmations are only counted, receivers read nothing.
+//! Owns that comparison. It must give the broker every advantage that a lane could have: both streams are written at
+//! the same time, confirmations are only counted, receivers read nothing.
 
 use std::{sync::Arc, time::Duration};
 

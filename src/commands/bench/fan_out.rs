@@ -1,6 +1,7 @@
 //! One run through the lane: posts in, acknowledged copies out.
 //!
-//! Owns the clock's start and end. It must not end the run before the broker itself shows that nothing is left to deliver.
+//! Owns the clock's start and end. It must not end the run before the broker itself shows that nothing is left to
+//! deliver.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ use super::{
 
 /// Between two looks at a run that is not complete.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long nothing may arrive, while something is still under way, before the run is given up: longer than any ack wait
-/// of the plane, after which what was stuck comes again.
+/// How long nothing may arrive, while something is still under way, before the run is given up: longer than any ack
+/// wait of the plane, after which what was stuck comes again.
 const STALL_PATIENCE: Duration = Duration::from_secs(150);
 /// How long acknowledgements may take to arrive; one that got lost is repeated after the ack wait.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(90);
@@ -87,7 +88,8 @@ async fn posted(senders: Senders, daemon: &mut Daemon) -> Result<()> {
     }
 }
 
-/// Waits for every copy, or until it is certain that the missing ones are lost: nothing is left anywhere, twice in a row.
+/// Waits for every copy, or until it is certain that the missing ones are lost: nothing is left anywhere, twice in a
+/// row.
 async fn received(receivers: &mut Receivers, daemon: &mut Daemon, stores: &Stores) -> Result<()> {
     let (mut seen, mut moved, mut was_empty) = (receivers.progress.received(), Instant::now(), false);
     loop {

@@ -1,7 +1,7 @@
 //! The members of a run: joined, receiving, acknowledging, counting.
 //!
-//! Owns one task for each member. It must not surface each post once only, as a member normally does: a second copy of a
-//! post is to be seen and counted.
+//! Owns one task for each member. It must not surface each post once only, as a member normally does: a second copy of
+//! a post is to be seen and counted.
 
 use std::sync::{
     Arc,

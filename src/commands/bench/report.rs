@@ -126,7 +126,8 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let Parameters { args, broker_version, cores } = &self.parameters;
         let mut text = format!(
-            "fan-out: {} members, {} posts of {} bytes, {} senders, {}\nnats-server {broker_version}, {cores} cores{}\n\n",
+            "fan-out: {} members, {} posts of {} bytes, {} senders, {}\n\
+             nats-server {broker_version}, {cores} cores{}\n\n",
             args.members,
             args.posts,
             args.size,

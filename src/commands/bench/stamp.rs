@@ -1,6 +1,7 @@
 //! Posts that can be told apart and timed: the number and the moment of sending stand in the message id.
 //!
-//! Owns that id and the exact size of a payload. The id is what every receiver has read anyway, so timing costs it nothing.
+//! Owns that id and the exact size of a payload. The id is what every receiver has read anyway, so timing costs it
+//! nothing.
 
 use anyhow::{Context as _, Result};
 use lanekeeper_peer::PostDraft;
