@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lanekeeper::mesh::{Member, MemberRights, Mesh, MeshOptions, Site};
 use lanekeeper_peer::{Creds, Peer, PeerOptions};
-use lanekeeper_provision::{LaneCredentialSettings, SpaceSettings};
+use lanekeeper_provision::{DeliveryExtras, LaneCredentialSettings, SpaceSettings};
 use lanekeeper_wire::{Channel, ChannelPattern};
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ impl World {
     pub(crate) async fn with(settings: SpaceSettings) -> Self {
         let dir = TempDir::new().unwrap();
         let mesh = Mesh::start(&dir.path().join("mesh"), MeshOptions::default()).await.unwrap();
-        let lane = LaneCredentialSettings::default();
+        let lane = LaneCredentialSettings { extras: DeliveryExtras::None, ..LaneCredentialSettings::default() };
         let site = mesh.space(&SPACE.parse().unwrap(), &settings, &lane).await.unwrap();
         Self { mesh, site, dir }
     }

@@ -123,6 +123,7 @@ pub(crate) async fn inherited(link: &Link, space: &Space, fanout: &Durable) -> R
             delivered: 1,
             taken_at: Instant::now(),
             units: 0,
+            stored: Vec::new(),
         });
         if bytes < RECOVERED_BYTES && posts.len() < 2 * MAX_IN_HAND { On::Next } else { On::Stop }
     })

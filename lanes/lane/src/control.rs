@@ -81,7 +81,7 @@ impl Control {
         if let Some(error) = &answer.error {
             tracing::info!(%caller, %error, "request refused");
         }
-        let sent = self.membership.link.client().publish(reply.clone(), answer.to_bytes().into()).await;
+        let sent = self.membership.link.client().publish(reply.clone(), answer.to_bytes()).await;
         sent.map_err(|_| FaultKind::Disconnected)
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Copy {
 pub(crate) struct Stored {
     /// The item the copy belongs to.
     pub item: u64,
+    /// Whose it is.
+    pub to: Lifecycle,
     /// Whether an earlier copy under the same suppression key was there already.
     pub duplicate: bool,
 }
@@ -224,7 +226,7 @@ impl Copies {
         match self.in_flight.next().await {
             Some((item, to, Ok(duplicate))) => {
                 self.rooms.stored(&to, duplicate);
-                Ok(Stored { item, duplicate })
+                Ok(Stored { item, to, duplicate })
             }
             Some((_, _, Err(fault))) => Err(fault),
             None => std::future::pending().await,
@@ -236,8 +238,9 @@ fn refusal(subject: &str, error: &async_nats::jetstream::context::PublishError) 
     match error.kind() {
         PublishErrorKind::TimedOut => crate::link::unanswered(subject, crate::fault::REQUEST_TIMEOUT),
         PublishErrorKind::BrokenPipe => FaultKind::Disconnected,
-        PublishErrorKind::StreamNotFound
-        | PublishErrorKind::WrongLastMessageId
+        // Nobody answers for the stream: a broker that is stopping closes JetStream before its connections.
+        PublishErrorKind::StreamNotFound => crate::link::unanswered(subject, std::time::Duration::ZERO),
+        PublishErrorKind::WrongLastMessageId
         | PublishErrorKind::WrongLastSequence
         | PublishErrorKind::MaxAckPending
         | PublishErrorKind::MaxPayloadExceeded

@@ -82,7 +82,15 @@ impl Credential {
             refuse_loose(dir, 0o700)?;
         }
         refuse_loose(path, 0o600)?;
-        let size = fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+        let found = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+        if !found.is_file() {
+            // A FIFO in its place would block the reader for good.
+            return Err(FaultKind::CredentialUnreadable {
+                path: path.display().to_string(),
+                reason: "it is not a regular file".into(),
+            });
+        }
+        let size = found.len();
         if size > MAX_CREDENTIAL_BYTES {
             return Err(malformed(path, &format!("it has {size} bytes, more than {MAX_CREDENTIAL_BYTES}")));
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_nats::{StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
+use lanekeeper_wire::Lifecycle;
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) struct Delivery {
     pub taken_at: Instant,
     /// What it counts against the bound of what is in hand.
     pub units: u32,
+    /// Members whose copy was confirmed before the connection ended.
+    pub stored: Vec<Lifecycle>,
 }
 
 /// A bound durable.
@@ -231,6 +234,7 @@ fn delivery(message: &async_nats::Message) -> Option<Delivery> {
         delivered,
         taken_at: Instant::now(),
         units: 0,
+        stored: Vec::new(),
     })
 }
 

@@ -130,6 +130,8 @@ impl Lane {
             entries: Vec::new(),
             fan_out: Arc::clone(&self.fan_out),
             reader: Arc::clone(&self.reader),
+            settled_posts: Arc::default(),
+            settled_entries: Arc::default(),
             writer: me.holder.clone(),
         };
         let mut life = Life { lane: &self, me, grantor: Some(grantor), lease: None, permit };

@@ -259,9 +259,12 @@ fn denial(text: &str) -> Option<Denial> {
     Some(Denial { verb, subject: subject.to_owned() })
 }
 
-/// A denied API subject concerns the call that named it or a prefix of it (a consumer create carries its filter).
+/// A denied API subject concerns the call that named it or a prefix of it (a consumer create carries its filter); a denied
+/// inbox concerns every call, whose answer comes there.
 fn concerns(denied: &str, asked: &str) -> bool {
-    denied == asked || denied.strip_prefix(asked).is_some_and(|rest| rest.starts_with('.'))
+    denied == asked
+        || denied.starts_with("_INBOX_")
+        || denied.strip_prefix(asked).is_some_and(|rest| rest.starts_with('.'))
 }
 
 pub(crate) fn unanswered(what: &str, waited: Duration) -> FaultKind {

@@ -24,7 +24,7 @@ use crate::{
     reader::Reader,
     registry::{REPLICATED, Registry},
     rooms::Rooms,
-    stage::{Counters, Ended, Stage},
+    stage::{Counters, Ended, Settled, Stage},
     verify::{self, Facts, StoreFacts},
 };
 
@@ -34,6 +34,9 @@ const INBOX_MARGIN: u64 = 64;
 const COUNT_PAUSE: Duration = Duration::from_millis(20);
 /// The pause between two counts while nothing was freed.
 const COUNT_IDLE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Parts of the subjects without which the plane does not work, and whose denial no request waits for.
+const NEEDED: [&str; 6] = [".dinbox.", ".dlv.", "$JS.ACK.", "MSG.NEXT", ".ctl.delivery.", "_INBOX_"];
 
 /// What a lane keeps from one session to the next.
 pub(crate) struct Kept {
@@ -47,6 +50,8 @@ pub(crate) struct Kept {
     pub(crate) entries: Vec<Delivery>,
     pub(crate) fan_out: Arc<Counters>,
     pub(crate) reader: Arc<Counters>,
+    pub(crate) settled_posts: Arc<Settled>,
+    pub(crate) settled_entries: Arc<Settled>,
     pub(crate) writer: String,
 }
 
@@ -102,6 +107,7 @@ impl Session {
     async fn bind(&mut self, facts: &Facts, kept: &mut Kept, lease: &mut Lease) -> Result<(), FaultKind> {
         let space = kept.space.clone();
         let registry = Registry::new(&space);
+        self.spawn_denials();
         for index in 0..REPLICATED.len() {
             let watch = Arc::clone(&registry).follow(self.link.clone(), index, self.stop.clone());
             self.spawn("registry", async move { End::Other("registry", watch.await) });
@@ -112,11 +118,12 @@ impl Session {
             () = self.link.over().cancelled() => return Err(FaultKind::Disconnected),
             fault = first_fault(&mut self.parts) => return Err(fault),
         }
+        // Bound before the round trips below: a refused subscription shows by the time they are answered.
+        let control = Control { membership: self.membership(facts, kept, &registry) };
+        let requests = control.bind().await?;
         self.count_stores(facts, &space).await?;
         let fanout = verify::fanout(&self.link, &space, kept.ack_wait).await?;
         let reader = verify::reader(&self.link, &space, kept.ack_wait).await?;
-        let control = Control { membership: self.membership(facts, kept, &registry) };
-        let requests = control.bind().await?;
         let fan_out = Stage {
             link: self.link.clone(),
             space: space.clone(),
@@ -135,6 +142,7 @@ impl Session {
             ack_wait: fanout.ack_wait,
             max_in_hand: fanout.max_in_hand,
             counters: Arc::clone(&kept.fan_out),
+            settled: Arc::clone(&kept.settled_posts),
             stop: self.stop.clone(),
         };
         let inbox_rooms = Arc::clone(&self.rooms[0]);
@@ -152,6 +160,7 @@ impl Session {
             ack_wait: reader.ack_wait,
             max_in_hand: reader.max_in_hand,
             counters: Arc::clone(&kept.reader),
+            settled: Arc::clone(&kept.settled_entries),
             stop: self.stop.clone(),
         };
         if !kept.recovered {
@@ -164,8 +173,12 @@ impl Session {
         let stop = self.stop.clone();
         self.spawn("control", async move { End::Other("control", control.run(requests, stop).await) });
         self.spawn_counter(&space);
-        self.spawn_denials();
-        lease.set_ready(&self.link, true).await
+        lease.set_ready(&self.link, true).await?;
+        match self.parts.try_join_next() {
+            Some(Ok(end)) => Err(fault_of(end)),
+            Some(Err(error)) => Err(FaultKind::PartEnded { part: "session", reason: panic_text(error) }),
+            None => Ok(()),
+        }
     }
 
     fn membership(&self, facts: &Facts, kept: &Kept, registry: &Arc<Registry>) -> Membership {
@@ -200,8 +213,7 @@ impl Session {
     fn spawn_denials(&mut self) {
         let (link, stop) = (self.link.clone(), self.stop.clone());
         self.spawn("denials", async move {
-            let needed =
-                |subject: &str| [".dinbox.", ".dlv.", "$JS.ACK.", "MSG.NEXT"].iter().any(|part| subject.contains(part));
+            let needed = |subject: &str| NEEDED.iter().any(|part| subject.contains(part));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => End::Other("denials", Ok(())),
@@ -311,13 +323,21 @@ fn note(end: End, kept: &mut Kept, closed: &mut Closed, asked: bool) {
 
 async fn first_fault(parts: &mut JoinSet<End>) -> FaultKind {
     match parts.join_next().await {
-        Some(Ok(End::Other(_, Err(fault)))) => fault,
-        Some(Ok(End::Other(part, Ok(())))) => FaultKind::PartEnded { part, reason: "without an error".into() },
-        Some(Ok(End::FanOut(_) | End::Reader(_) | End::Lease(..))) | None => {
-            FaultKind::PartEnded { part: "session", reason: "no part runs".into() }
-        }
-        Some(Err(error)) => FaultKind::PartEnded { part: "registry", reason: panic_text(error) },
+        Some(Ok(end)) => fault_of(end),
+        Some(Err(error)) => FaultKind::PartEnded { part: "session", reason: panic_text(error) },
+        None => FaultKind::PartEnded { part: "session", reason: "no part runs".into() },
     }
+}
+
+/// The fault of a part that ended while the session was being opened.
+fn fault_of(end: End) -> FaultKind {
+    let (part, result) = match end {
+        End::FanOut(ended) => ("fan_out", ended.result),
+        End::Reader(ended) => ("trusted_reader", ended.result),
+        End::Lease(_, result) => ("lease", result),
+        End::Other(part, result) => (part, result),
+    };
+    result.err().unwrap_or_else(|| FaultKind::PartEnded { part, reason: "without an error".into() })
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {
@@ -374,10 +394,8 @@ async fn count(link: &Link, space: &Space, kind: StreamKind, filter: &str, rooms
     }
     // A store that is empty again is not in the answer at all.
     for owner in rooms.full() {
-        let subject = match kind {
-            StreamKind::Inbox => subject::dinbox(space, &owner),
-            _ => subject::dlv(space, &owner),
-        };
+        let subject =
+            if kind == StreamKind::Inbox { subject::dinbox(space, &owner) } else { subject::dlv(space, &owner) };
         if lanekeeper_wire::subject::matches(filter, &subject) && !counts.contains_key(&subject) {
             rooms.counted(&owner, 0);
         }

@@ -4,9 +4,9 @@
 //! judges. A delivery is acknowledged only after the broker has stored every copy made of it. It must not know what is judged.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -37,12 +37,14 @@ pub(crate) const MAX_IN_HAND: usize = 4096;
 pub(crate) const MAX_ENTRIES_IN_HAND: usize = 1000;
 /// Payload bytes that count as one more unit in hand, so that large posts are bounded by memory and small ones by number.
 const UNIT_BYTES: usize = 16 * 1024;
-/// The most that one pull request asks for.
-pub(crate) const PULL_BATCH: usize = 512;
 /// How long a stop waits for copies in flight.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// How often what is in hand is looked through for ack waits and unread stores.
 const TICK: Duration = Duration::from_secs(1);
+/// How many batches may be ready to be judged; what they hold is bounded by [`MAX_IN_HAND`].
+const BATCHES_READY: usize = 64;
+/// How many settled deliveries are remembered: several times what can be in hand when a connection ends.
+const SETTLED_KEPT: usize = 8 * MAX_IN_HAND;
 /// Headers and protocol of a copy, beside its payload, bytes.
 const COPY_OVERHEAD_BYTES: usize = 512;
 
@@ -120,6 +122,8 @@ pub(crate) struct Stage<J> {
     pub max_in_hand: usize,
     /// The counters.
     pub counters: Arc<Counters>,
+    /// What was settled lately.
+    pub settled: Arc<Settled>,
     /// Asks the stage to stop and hand back.
     pub stop: CancellationToken,
 }
@@ -139,6 +143,36 @@ struct InHand {
     extended_at: Instant,
 }
 
+/// What was settled lately, by stream sequence: an acknowledgement may be lost with its connection, and by then a member
+/// may have taken the copy, after which a broker no longer knows its suppression key.
+#[derive(Debug, Default)]
+pub(crate) struct Settled(Mutex<Recent>);
+
+#[derive(Debug, Default)]
+struct Recent {
+    order: VecDeque<u64>,
+    known: HashSet<u64>,
+}
+
+impl Settled {
+    fn note(&self, seq: u64) {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !recent.known.insert(seq) {
+            return;
+        }
+        recent.order.push_back(seq);
+        if recent.order.len() > SETTLED_KEPT
+            && let Some(oldest) = recent.order.pop_front()
+        {
+            recent.known.remove(&oldest);
+        }
+    }
+
+    fn knows(&self, seq: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(&seq)
+    }
+}
+
 struct Running<J> {
     stage: Stage<J>,
     copies: Copies,
@@ -146,16 +180,17 @@ struct Running<J> {
     in_hand: BTreeMap<u64, InHand>,
     unjudged: VecDeque<Delivery>,
     next_item: u64,
+    incoming: mpsc::Receiver<Vec<Delivery>>,
 }
 
 impl<J: Judge> Stage<J> {
     /// Runs until `stop`, the link's end or a fault. `carried` is what the link before left.
     pub(crate) async fn run(self, carried: Vec<Delivery>) -> Ended {
-        let intake = match Intake::bind(&self.link, &self.stream, self.durable, PULL_BATCH).await {
+        let intake = match Intake::bind(&self.link, &self.stream, self.durable, self.max_in_hand).await {
             Ok(intake) => intake,
             Err(fault) => return Ended { left: carried, result: Err(fault) },
         };
-        let (batches, incoming) = mpsc::channel(1);
+        let (batches, incoming) = mpsc::channel(BATCHES_READY);
         let hand = Arc::new(Semaphore::new(self.max_in_hand));
         let mut carried = carried;
         hold(&hand, &mut carried);
@@ -180,10 +215,17 @@ impl<J: Judge> Stage<J> {
             Arc::clone(&self.counters),
         );
         let fresh = if carried.is_empty() { Ok(()) } else { self.registry.fresh(&self.link, J::NEEDS).await };
-        let mut running =
-            Running { stage: self, copies, hand, in_hand: BTreeMap::new(), unjudged: carried.into(), next_item: 0 };
+        let mut running = Running {
+            stage: self,
+            copies,
+            hand,
+            in_hand: BTreeMap::new(),
+            unjudged: carried.into(),
+            next_item: 0,
+            incoming,
+        };
         let result = match fresh {
-            Ok(()) => running.work(incoming).await,
+            Ok(()) => running.work().await,
             Err(fault) => Err(fault),
         };
         over.cancel();
@@ -192,7 +234,7 @@ impl<J: Judge> Stage<J> {
 }
 
 impl<J: Judge> Running<J> {
-    async fn work(&mut self, mut incoming: mpsc::Receiver<Vec<Delivery>>) -> Result<(), FaultKind> {
+    async fn work(&mut self) -> Result<(), FaultKind> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let stop = self.stage.stop.clone();
@@ -208,11 +250,7 @@ impl<J: Judge> Running<J> {
                     () = self.stage.permit.live() => rooms.start_over(false),
                 }
             }
-            while self.copies.has_capacity() {
-                let Some(delivery) = self.unjudged.pop_front() else { break };
-                self.take_on(delivery).await?;
-            }
-            self.copies.pump().await?;
+            self.fill_window().await?;
             if self.copies.waiting() > 0 && self.hand.available_permits() == 0 && self.unjudged.is_empty() {
                 // Everything in hand waits for full stores: rather one member's oldest copy than everybody's next post.
                 self.copies.pump_waiting(true).await?;
@@ -223,7 +261,7 @@ impl<J: Judge> Running<J> {
                 () = over.cancelled() => return Err(FaultKind::Disconnected),
                 stored = self.copies.confirmed(), if self.copies.has_in_flight() => self.note_stored(stored?).await?,
                 () = rooms.freed(), if self.copies.waiting() > 0 => self.copies.pump_waiting(false).await?,
-                batch = incoming.recv(), if self.unjudged.is_empty() => match batch {
+                batch = self.incoming.recv() => match batch {
                     Some(batch) => {
                         self.stage.counters.taken.fetch_add(batch.len() as u64, Ordering::Relaxed);
                         self.unjudged.extend(batch);
@@ -236,12 +274,30 @@ impl<J: Judge> Running<J> {
         }
     }
 
+    /// Judges and sends until the window is full or nothing is left to judge.
+    async fn fill_window(&mut self) -> Result<(), FaultKind> {
+        loop {
+            self.copies.pump().await?;
+            if !self.copies.has_capacity() {
+                return Ok(());
+            }
+            let Some(delivery) = self.unjudged.pop_front() else { return Ok(()) };
+            self.take_on(delivery).await?;
+        }
+    }
+
     /// Judges one delivery and starts on its copies.
     async fn take_on(&mut self, delivery: Delivery) -> Result<(), FaultKind> {
+        if delivery.delivered > 1 && self.stage.settled.knows(delivery.seq) {
+            return self.finish(delivery, &Settle::Ack).await;
+        }
         let counters = Arc::clone(&self.stage.counters);
         match self.stage.judge.judge(&delivery) {
-            Verdict::Copies(copies) if copies.is_empty() => self.finish(delivery, &Settle::Ack).await,
-            Verdict::Copies(copies) => {
+            Verdict::Copies(mut copies) => {
+                copies.retain(|copy| !delivery.stored.contains(&copy.to));
+                if copies.is_empty() {
+                    return self.finish(delivery, &Settle::Ack).await;
+                }
                 let largest = copies.iter().map(|copy| copy.payload.len()).max().unwrap_or(0);
                 if largest + COPY_OVERHEAD_BYTES > self.stage.link.client().max_payload() {
                     tracing::error!(
@@ -283,6 +339,7 @@ impl<J: Judge> Running<J> {
         if delivery.ack.is_some() {
             self.stage.judge.settled(&delivery);
         }
+        self.stage.settled.note(delivery.seq);
         self.hand.add_permits(delivery.units as usize);
         Ok(())
     }
@@ -295,6 +352,7 @@ impl<J: Judge> Running<J> {
             counter.fetch_add(1, Ordering::Relaxed);
             if let Some(item) = self.in_hand.get_mut(&stored.item) {
                 item.copies_left -= 1;
+                item.delivery.stored.push(stored.to);
                 if item.copies_left == 0
                     && let Some(done) = self.in_hand.remove(&stored.item)
                 {
@@ -339,6 +397,10 @@ impl<J: Judge> Running<J> {
         }
         let in_hand = std::mem::take(&mut self.in_hand).into_values().map(|item| item.delivery);
         let mut left: Vec<Delivery> = in_hand.chain(std::mem::take(&mut self.unjudged)).collect();
+        // A batch may have been passed on and not yet picked up.
+        while let Ok(batch) = self.incoming.try_recv() {
+            left.extend(batch);
+        }
         left.extend(taken.left);
         if clean && self.stage.permit.is_live() {
             for delivery in left.drain(..) {
@@ -388,8 +450,16 @@ async fn take(
             drop(first);
             left = intake.next(hand.available_permits()).await?;
             hold(&hand, &mut left);
+            let taken = Instant::now();
             registry.fresh(&link, needs).await?;
+            let fresh = taken.elapsed();
             let slot = batches.reserve().await.map_err(|_| FaultKind::Disconnected)?;
+            tracing::trace!(
+                batch = left.len(),
+                barrier_us = fresh.as_micros(),
+                waited_us = (taken.elapsed() - fresh).as_micros(),
+                "batch taken"
+            );
             slot.send(std::mem::take(&mut left));
         }
     };

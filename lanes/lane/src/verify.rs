@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{
     consumer::{self, AckPolicy, DeliverPolicy, pull},
-    stream::{Config, DiscardPolicy, Info, RetentionPolicy},
+    stream::{Config, ConsumerErrorKind, DiscardPolicy, Info, RetentionPolicy},
 };
 use lanekeeper_wire::{Bucket, FANOUT_DURABLE, READER_DURABLE, Space, StreamKind, subject};
 
@@ -105,6 +105,9 @@ async fn member_store(link: &Link, space: &Space, kind: StreamKind, filter: &str
     };
     if config.duplicate_window < DUPLICATE_WINDOW {
         return Err(contradicts(&info, "duplicate_window", config.duplicate_window, "at least 2 h"));
+    }
+    if config.no_ack {
+        return Err(contradicts(&info, "no_ack", true, "false, or nothing says that a copy is stored"));
     }
     if config.discard != DiscardPolicy::Old {
         return Err(contradicts(&info, "discard", "new", "old"));
@@ -225,10 +228,14 @@ async fn consumer_info(link: &Link, stream: &str, name: &str) -> Result<Option<c
         let found = link.jetstream().get_consumer_from_stream::<consumer::Config, _, _>(name, stream).await;
         match found {
             Ok(consumer) => Ok(Some(consumer.cached_info().clone())),
-            Err(error) => match error.kind() {
-                async_nats::jetstream::stream::ConsumerErrorKind::JetStream(reason) if reason.code() == 404 => Ok(None),
-                _ => Err(FaultKind::Refused { what: api.clone(), reason: error.to_string() }),
-            },
+            Err(error) => {
+                let missing = matches!(error.kind(), ConsumerErrorKind::JetStream(reason) if reason.code() == 404);
+                if missing {
+                    Ok(None)
+                } else {
+                    Err(FaultKind::Refused { what: api.clone(), reason: error.to_string() })
+                }
+            }
         }
     };
     link.ask(&api, call).await

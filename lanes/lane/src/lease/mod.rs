@@ -31,6 +31,8 @@ const KV_OPERATION: &str = "KV-Operation";
 const MARKER_REASON: &str = "Nats-Marker-Reason";
 /// Pause between two reads of a row in doubt, before jitter.
 const DOUBT_PAUSE: Duration = Duration::from_millis(250);
+/// How often the row is looked at between renewals, so that a foreign write is seen within five seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(4);
 /// How often a claim may race with others before it is given up.
 const CLAIM_ATTEMPTS: u32 = 5;
 
@@ -111,15 +113,22 @@ impl Lease {
     /// The fault that ends the lane or the link.
     pub(crate) async fn keep(&mut self, link: &Link, stop: &CancellationToken) -> Result<(), FaultKind> {
         loop {
-            let pause = jittered(self.ttl / 2).saturating_sub(self.renewed_at.elapsed());
+            let renewal = jittered(self.ttl / 2).saturating_sub(self.renewed_at.elapsed());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 () = link.over().cancelled() => return Err(FaultKind::Disconnected),
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(renewal.min(jittered(LOOK_EVERY))) => {}
             }
             link.look();
-            self.renew(link, stop).await?;
+            if renewal <= LOOK_EVERY || self.ttl <= self.renewed_at.elapsed() * 2 {
+                self.renew(link, stop).await?;
+            } else if let Seen::Row { row, .. } = self.read(link).await?
+                && let (_, Step::End(loss)) = after_read(Seen::Row { row, revision: 0 }, &self.me)
+            {
+                self.grantor.withdraw();
+                return Err(self.loss(loss));
+            }
         }
     }
 
@@ -227,9 +236,9 @@ impl Lease {
                 Ok(ack) => Ok(Written::Stored { revision: ack.sequence }),
                 Err(error) => match error.kind() {
                     PublishErrorKind::WrongLastSequence | PublishErrorKind::WrongLastMessageId => Ok(Written::Raced),
-                    PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => Ok(Written::Unknown),
-                    PublishErrorKind::StreamNotFound => {
-                        Err(FaultKind::StreamMissing { stream: Bucket::Delivery.stream(&self.space) })
+                    // Nobody answers for the bucket: it was verified at the start, so the broker is stopping or starting.
+                    PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
+                        Ok(Written::Unknown)
                     }
                     PublishErrorKind::MaxAckPending
                     | PublishErrorKind::MaxPayloadExceeded

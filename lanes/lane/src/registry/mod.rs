@@ -159,7 +159,9 @@ pub(crate) async fn stream_info(link: &Link, stream: &str) -> Result<async_nats:
             Ok(Response::Err { error }) => Err(FaultKind::Refused { what: api.clone(), reason: error.to_string() }),
             Err(error) => Err(match error.kind() {
                 RequestErrorKind::TimedOut => crate::link::unanswered(&api, crate::fault::REQUEST_TIMEOUT),
-                RequestErrorKind::NoResponders => FaultKind::JetStreamUnavailable { reason: error.to_string() },
+                RequestErrorKind::NoResponders => {
+                    FaultKind::JetStreamUnavailable { reason: "nobody answers for it".into() }
+                }
                 RequestErrorKind::InvalidSubject | RequestErrorKind::Other => {
                     FaultKind::Refused { what: api.clone(), reason: error.to_string() }
                 }

@@ -208,6 +208,15 @@ impl Tables {
     }
 }
 
+/// An owner that is not a trusted one is never keyed on or authorised.
+fn refuse_untrusted(lifecycle: &Lifecycle, key: &str) -> Result<(), String> {
+    if lifecycle.principal().is_trusted() {
+        Ok(())
+    } else {
+        Err(format!("key `{key}`: its owner is not a trusted one"))
+    }
+}
+
 impl Members {
     fn rows(&self, pattern: &ChannelPattern) -> Option<&HashMap<Lifecycle, Member>> {
         match pattern.as_channel() {
@@ -218,6 +227,7 @@ impl Members {
 
     fn apply(&mut self, change: &Change) -> Result<(), String> {
         let key: MemberKey = change.key.parse().map_err(|fault| format!("key `{}`: {fault}", change.key))?;
+        refuse_untrusted(&key.lifecycle, &change.key)?;
         let row = match &change.value {
             None => None,
             Some(value) => match MembershipRow::parse(value) {
@@ -259,6 +269,7 @@ impl Members {
 impl Acls {
     fn apply(&mut self, change: &Change) -> Result<(), String> {
         let lifecycle: Lifecycle = change.key.parse().map_err(|fault| format!("key `{}`: {fault}", change.key))?;
+        refuse_untrusted(&lifecycle, &change.key)?;
         let (acl, complaint) = match &change.value {
             None => (Acl::Retired, Ok(())),
             Some(value) => match AclRow::parse(value) {
