@@ -88,6 +88,30 @@ async fn a_change_of_the_acl_counts_for_the_very_next_post() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_acl_counts_even_behind_thousands_of_others() {
+    const OTHERS: usize = 3000;
+    let ground = Ground::open().await;
+    let ada = ground.peer("ada", &["team"]).await;
+    let bob = ground.absent("bob", &["team"]).await;
+    let (space, provisioner) = (&ground.world.site.space, ground.world.site.provisioner());
+    // The change is committed behind all of these, and the post comes long before the daemon has heard of them.
+    let mut stored = Vec::new();
+    for number in 0..OTHERS {
+        let key = format!("local.other{number}.{}", new_lifecycle_uid());
+        let row = r#"{"allowSubscribe":["team"],"revision":1,"updatedAt":1}"#;
+        stored.push(provisioner.publish(Bucket::Acl.subject(space, &key), row.into()).await.unwrap());
+    }
+    let narrowed = r#"{"allowSubscribe":[],"revision":2,"updatedAt":2}"#;
+    stored.push(provisioner.publish(Bucket::Acl.subject(space, &bob.key()), narrowed.into()).await.unwrap());
+    let last = stored.pop().unwrap();
+    last.await.unwrap();
+    say(&ada, "team", "withheld").await;
+    ground.at_rest().await;
+    assert_eq!(ground.routed_and_released().await, (1, 0));
+    ground.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_entry_of_an_unknown_owner_waits_and_is_released_once_its_acl_appears() {
     let ground = Ground::open().await;
     let ada = ground.peer("ada", &["team"]).await;

@@ -62,12 +62,11 @@ async fn a_rejoin_never_gets_the_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_earlier_interval_owes_arrives_after_a_rejoin() {
+async fn an_entry_of_the_gap_and_a_second_entry_of_one_post_are_never_released() {
     let ground = Ground::open().await;
     let ada = ground.peer("ada", &["team"]).await;
     let bob = ground.peer("bob", &["team"]).await;
     assert_eq!(join(&bob, "team").await, 1);
-    // An entry of the first interval that the reader judges only after the rejoin: put in by hand once the row has moved on.
     let owed = say(&ada, "team", "first interval").await.seq;
     ground.at_rest().await;
     leave(&bob, "team", 1).await;

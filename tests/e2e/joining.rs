@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use futures::StreamExt as _;
@@ -10,7 +10,7 @@ use lanekeeper_peer::{Peer, PostDraft};
 use lanekeeper_wire::StreamKind;
 
 use crate::{
-    ground::{Ground, join, next, say, texts, until},
+    ground::{Ground, join, leave, next, say, texts, until},
     support::channel,
 };
 
@@ -42,6 +42,16 @@ async fn burst(sender: &Peer, posted: &AtomicUsize, wanted: &AtomicUsize) -> BTr
         poster.post(&team, draft).await.into_iter().for_each(&mut note);
     }
     poster.finish().await.into_iter().for_each(&mut note);
+    seqs
+}
+
+/// Posts one after the other until it is over; the CHAT sequence of each by its id.
+async fn post_until(sender: &Peer, over: &AtomicBool) -> Vec<(String, u64)> {
+    let (team, mut seqs) = (channel("team"), Vec::new());
+    while !over.load(Ordering::Acquire) {
+        let posted = sender.post(&team, PostDraft::text("")).await.unwrap();
+        seqs.push((posted.id, posted.seq));
+    }
     seqs
 }
 
@@ -84,6 +94,60 @@ async fn members_that_join_during_a_burst_get_every_later_post_exactly_once() {
         assert_eq!(got, owed, "{} joined at {}", joiner.principal(), row.join_cursor);
     }
     assert!(inside_the_burst >= JOINERS - 1, "only {inside_the_burst} joined during the burst");
+    ground.wait_stores_empty().await;
+    ground.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joining_and_leaving_again_and_again_under_traffic_loses_and_leaks_nothing() {
+    const ROUNDS: u64 = 120;
+    let ground = Ground::open().await;
+    let member = ground.peer("bob", &["team"]).await;
+    let mut senders = Vec::new();
+    for name in ["ada", "cal", "eve"] {
+        senders.push(ground.peer(name, &["team"]).await);
+    }
+    let over = AtomicBool::new(false);
+    // One post of each at a time, so that fan-out keeps up and judges posts while a join is between its cursor and its row.
+    let posting = futures::future::join_all(senders.iter().map(|sender| post_until(sender, &over)));
+    let joining = async {
+        let mut intervals = Vec::new();
+        for round in 1..=ROUNDS {
+            assert_eq!(join(&member, "team").await, round);
+            let (_, row) = ground.hand.row(member.lifecycle(), "team").await;
+            leave(&member, "team", round).await;
+            let (_, left) = ground.hand.row(member.lifecycle(), "team").await;
+            intervals.push((row.join_cursor, left.leave_cursor.unwrap()));
+        }
+        over.store(true, Ordering::Release);
+        intervals
+    };
+    // The copies are taken as they come, so that no store fills up.
+    let mut messages = member.messages().unwrap();
+    let mut got = Vec::new();
+    let receiving = async {
+        while let Some(incoming) = messages.recv().await {
+            incoming.ack_now().await.unwrap();
+            got.push(incoming.message.id().to_owned());
+        }
+    };
+    let (seqs, intervals) = tokio::select! {
+        both = async { futures::join!(posting, joining) } => both,
+        () = receiving => unreachable!("the member is not closed"),
+    };
+    ground.at_rest().await;
+    let seqs: BTreeMap<String, u64> = seqs.into_iter().flatten().collect();
+    let holds = |seq: &u64| intervals.iter().any(|(join, leave)| join < seq && seq <= leave);
+    let mut owed: Vec<u64> = seqs.values().copied().filter(holds).collect();
+    owed.sort_unstable();
+    while got.len() < owed.len() {
+        let incoming = next(&mut messages).await;
+        incoming.ack_now().await.unwrap();
+        got.push(incoming.message.id().to_owned());
+    }
+    let mut got: Vec<u64> = got.iter().map(|id| seqs[id]).collect();
+    got.sort_unstable();
+    assert_eq!(got, owed, "{intervals:?}");
     ground.wait_stores_empty().await;
     ground.close().await;
 }
