@@ -1,6 +1,6 @@
 //! Entry point of the `lanekeeper` binary: arguments, logging, exit code.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use lanekeeper::commands::{bench, dev, serve};
@@ -39,7 +39,8 @@ async fn main() -> ExitCode {
         Command::Serve(_) => LOG_DEFAULT,
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
-    fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colour = std::io::stderr().is_terminal();
+    fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
     let result = match command {
         Command::Dev(args) => dev::run(args).await,
         Command::Serve(args) => serve::run(args).await,

@@ -9,6 +9,7 @@ mod ground;
 mod hand;
 mod intervals;
 mod joining;
+mod leaks;
 mod malformed;
 mod payload;
 mod stores;

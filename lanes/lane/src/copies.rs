@@ -10,7 +10,7 @@ use std::{
 
 use async_nats::{
     HeaderMap,
-    jetstream::{context::PublishErrorKind, message::PublishMessage},
+    jetstream::{Context, context::PublishErrorKind, message::PublishMessage},
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -65,7 +65,7 @@ type Confirmation = BoxFuture<'static, (u64, Lifecycle, Result<bool, FaultKind>)
 
 /// The outgoing side of one stage.
 pub(crate) struct Copies {
-    link: Link,
+    pipeline: Context,
     space: Space,
     store: Store,
     chat_created_ns: i128,
@@ -91,7 +91,7 @@ impl Copies {
         counters: Arc<Counters>,
     ) -> Self {
         Self {
-            link: link.clone(),
+            pipeline: link.pipeline(2 * MAX_IN_FLIGHT),
             space: space.clone(),
             store,
             chat_created_ns,
@@ -207,7 +207,7 @@ impl Copies {
             }
         };
         let message = PublishMessage::build().headers(headers).payload(copy.payload);
-        let sent = self.link.jetstream().send_publish(subject.clone(), message).await;
+        let sent = self.pipeline.send_publish(subject.clone(), message).await;
         let confirmation = sent.map_err(|error| refusal(&subject, &error))?;
         let to = copy.to;
         self.in_flight.push(Box::pin(async move {
@@ -236,7 +236,7 @@ impl Copies {
 
 fn refusal(subject: &str, error: &async_nats::jetstream::context::PublishError) -> FaultKind {
     match error.kind() {
-        PublishErrorKind::TimedOut => crate::link::unanswered(subject, crate::fault::REQUEST_TIMEOUT),
+        PublishErrorKind::TimedOut => crate::link::unanswered(subject, crate::link::COPY_PATIENCE),
         PublishErrorKind::BrokenPipe => FaultKind::Disconnected,
         // Nobody answers for the stream: a broker that is stopping closes JetStream before its connections.
         PublishErrorKind::StreamNotFound => crate::link::unanswered(subject, std::time::Duration::ZERO),

@@ -197,7 +197,7 @@ impl Life<'_> {
             Ok(facts) => facts,
             Err(fault) => {
                 let lease = self.lease.take();
-                self.end(&link, lease, &fault).await;
+                self.end(&link, lease, kept, &fault).await;
                 return Err(fault);
             }
         };
@@ -221,7 +221,7 @@ impl Life<'_> {
         let session = match Session::open(&link, &facts, kept, lease).await {
             Ok(session) => session,
             Err((lease, fault)) => {
-                self.end(&link, Some(lease), &fault).await;
+                self.end(&link, Some(lease), kept, &fault).await;
                 return Err(fault);
             }
         };
@@ -232,7 +232,7 @@ impl Life<'_> {
         *lost_at = Some(Instant::now());
         match closed.fault {
             Some(fault) if !stop.is_cancelled() => {
-                self.end(&link, closed.lease, &fault).await;
+                self.end(&link, closed.lease, kept, &fault).await;
                 Err(fault)
             }
             Some(_) | None => {
@@ -246,13 +246,16 @@ impl Life<'_> {
     }
 
     /// After a fault: a lease that a fresh connection will resume is kept quiet, any other is released.
-    async fn end(&mut self, link: &Link, lease: Option<Box<Lease>>, fault: &FaultKind) {
+    async fn end(&mut self, link: &Link, lease: Option<Box<Lease>>, kept: &mut Kept, fault: &FaultKind) {
+        if !fault.is_of_the_link() {
+            self.lane.state.send_replace(State::Closing);
+            kept.hand_back(link).await;
+        }
         let Some(mut lease) = lease else { return };
         lease.go_quiet();
         if fault.is_of_the_link() {
             self.lease = Some(lease);
         } else {
-            self.lane.state.send_replace(State::Closing);
             self.finish(link, lease).await;
         }
     }

@@ -16,7 +16,10 @@ use std::{
 use async_nats::{
     AuthError, Client, ConnectErrorKind, ConnectOptions, Event, ServerError,
     connection::State,
-    jetstream::{self, Context},
+    jetstream::{
+        self, Context,
+        context::{AccountErrorKind, ContextBuilder},
+    },
 };
 use tokio::{
     sync::broadcast,
@@ -31,6 +34,8 @@ use crate::{
 
 /// How long one dial may take, handshake included.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the confirmation of a copy may take while the connection lives.
+pub(crate) const COPY_PATIENCE: Duration = Duration::from_secs(30);
 /// How many denials are kept for calls that have not looked yet.
 const DENIALS_KEPT: usize = 256;
 /// The oldest nats-server that knows everything the lane needs (message schedules).
@@ -107,12 +112,14 @@ impl Link {
             return Err(FaultKind::BrokerTooOld { servers: servers.to_owned(), found });
         }
         let account = self.ask("$JS.API.INFO", async {
-            self.jetstream.query_account().await.map_err(|error| {
-                let text = error.to_string();
-                if text.contains("timed out") {
-                    unanswered("$JS.API.INFO", REQUEST_TIMEOUT)
-                } else {
-                    FaultKind::JetStreamUnavailable { reason: text }
+            self.jetstream.query_account().await.map_err(|error| match error.kind() {
+                AccountErrorKind::TimedOut => unanswered("$JS.API.INFO", REQUEST_TIMEOUT),
+                AccountErrorKind::JetStreamUnavailable => {
+                    FaultKind::JetStreamUnavailable { reason: "nobody answers for it".into() }
+                }
+                AccountErrorKind::JetStream(refusal) => FaultKind::JetStreamUnavailable { reason: refusal.to_string() },
+                AccountErrorKind::Other => {
+                    FaultKind::Refused { what: "$JS.API.INFO".into(), reason: error.to_string() }
                 }
             })
         });
@@ -129,6 +136,14 @@ impl Link {
     #[must_use]
     pub(crate) fn jetstream(&self) -> &Context {
         &self.jetstream
+    }
+
+    /// A JetStream context for `in_flight` pipelined publishes. Each user has its own: the client bounds what is
+    /// unconfirmed for each context, and a lease write must never wait for copies. A broker that is slow to store is waited
+    /// for; the connection's own end and the lease notice one that is gone.
+    #[must_use]
+    pub(crate) fn pipeline(&self, in_flight: usize) -> Context {
+        ContextBuilder::new().max_ack_inflight(in_flight).timeout(COPY_PATIENCE).build(self.client.clone())
     }
 
     /// Cancelled when the connection has ended.

@@ -16,7 +16,7 @@ use crate::{
     copies::Store,
     fan_out::{FanOut, Judged},
     fault::FaultKind,
-    intake::Delivery,
+    intake::{Delivery, Settle, settle},
     lease::Lease,
     link::Link,
     membership::Membership,
@@ -53,6 +53,17 @@ pub(crate) struct Kept {
     pub(crate) settled_posts: Arc<Settled>,
     pub(crate) settled_entries: Arc<Settled>,
     pub(crate) writer: String,
+}
+
+impl Kept {
+    /// Hands back what nobody will go on with, so that it need not wait for its ack wait. Nothing is handed back in doubt.
+    pub(crate) async fn hand_back(&mut self, link: &Link) {
+        for delivery in self.posts.drain(..).chain(self.entries.drain(..)) {
+            if !self.permit.is_live() || settle(link, &delivery, &Settle::Nak).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// A session whose parts run.

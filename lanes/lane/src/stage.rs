@@ -34,7 +34,7 @@ use crate::{
 /// The most units of one stage between taken and settled: a delivery is one, and one more for each [`UNIT_BYTES`].
 pub(crate) const MAX_IN_HAND: usize = 4096;
 /// The most entries of INBOX in hand: only the reader may consume it, so what a dead reader held waits for the ack wait.
-pub(crate) const MAX_ENTRIES_IN_HAND: usize = 1000;
+pub(crate) const MAX_ENTRIES_IN_HAND: usize = 4096;
 /// Payload bytes that count as one more unit in hand, so that large posts are bounded by memory and small ones by number.
 const UNIT_BYTES: usize = 16 * 1024;
 /// How long a stop waits for copies in flight.
@@ -242,13 +242,16 @@ impl<J: Judge> Running<J> {
         let rooms = Arc::clone(&self.stage.rooms);
         loop {
             if !self.stage.permit.is_live() {
-                // Quiet: what is in hand stays in hand, nothing leaves.
+                // Quiet: what is in hand stays in hand, nothing leaves. What was sent before is still confirmed.
+                let mut permit = self.stage.permit.clone();
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return Ok(()),
                     () = over.cancelled() => return Err(FaultKind::Disconnected),
-                    () = self.stage.permit.live() => rooms.start_over(false),
+                    () = permit.live() => rooms.start_over(false),
+                    stored = self.copies.confirmed(), if self.copies.has_in_flight() => self.note_stored(stored?).await?,
                 }
+                continue;
             }
             self.fill_window().await?;
             if self.copies.waiting() > 0 && self.hand.available_permits() == 0 && self.unjudged.is_empty() {

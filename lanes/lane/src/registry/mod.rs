@@ -9,7 +9,8 @@ mod tables_tests;
 mod watch;
 
 use std::{
-    sync::{Arc, RwLock, RwLockReadGuard},
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -23,6 +24,8 @@ use crate::{fault::FaultKind, link::Link};
 
 /// The buckets a lane keeps in memory.
 pub(crate) const REPLICATED: [Bucket; 3] = [Bucket::Members, Bucket::Acl, Bucket::Channels];
+/// How many own writes are remembered: far more than one snapshot can overlap with.
+const OWN_KEPT: usize = 1024;
 /// How long a barrier waits for the replica before it has the watch rebuilt.
 const BARRIER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long it then waits for the rebuilt watch.
@@ -33,6 +36,8 @@ const REBUILD_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Registry {
     space: Space,
     tables: RwLock<Tables>,
+    /// This lane's latest writes.
+    own: Mutex<VecDeque<(Bucket, Change)>>,
     feeds: [Feed; REPLICATED.len()],
 }
 
@@ -43,7 +48,7 @@ struct Feed {
     /// The bucket's last sequence that the tables reflect; `None` before the first snapshot.
     applied: signal::Sender<Option<u64>>,
     rebuild: mpsc::Sender<()>,
-    rebuild_asked: std::sync::Mutex<Option<mpsc::Receiver<()>>>,
+    rebuild_asked: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Registry {
@@ -52,19 +57,14 @@ impl Registry {
     pub(crate) fn new(space: &Space) -> Arc<Self> {
         let feeds = REPLICATED.map(|bucket| {
             let (rebuild, asked) = mpsc::channel(1);
-            Feed {
-                bucket,
-                applied: signal::Sender::new(None),
-                rebuild,
-                rebuild_asked: std::sync::Mutex::new(Some(asked)),
-            }
+            Feed { bucket, applied: signal::Sender::new(None), rebuild, rebuild_asked: Mutex::new(Some(asked)) }
         });
-        Arc::new(Self { space: space.clone(), tables: RwLock::new(Tables::default()), feeds })
+        Arc::new(Self { space: space.clone(), tables: RwLock::new(Tables::default()), own: Mutex::default(), feeds })
     }
 
     /// The tables, for one judgement. Hold it shortly and never across an await.
     pub(crate) fn tables(&self) -> RwLockReadGuard<'_, Tables> {
-        self.tables.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.tables.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Feeds the replica from the broker until `stop`; one call for each bucket of [`REPLICATED`].
@@ -98,11 +98,14 @@ impl Registry {
     }
 
     async fn reach(&self, link: &Link, feed: &Feed) -> Result<(), FaultKind> {
-        let wanted = last_sequence(link, &feed.bucket.stream(&self.space)).await?;
         let mut applied = feed.applied.subscribe();
+        // Before the question: what arrives meanwhile may well be newer than the answer.
+        let known = *applied.borrow();
+        let wanted = last_sequence(link, &feed.bucket.stream(&self.space)).await?;
         let reached = |at: &Option<u64>| at.is_some_and(|at| at >= wanted);
-        if applied.borrow().is_some_and(|at| at > wanted) {
+        if known.is_some_and(|known| known > wanted) {
             tracing::warn!(bucket = feed.bucket.name(&self.space), "bucket was created anew, watch is rebuilt");
+            self.own.lock().unwrap_or_else(PoisonError::into_inner).clear();
         } else if tokio::time::timeout(BARRIER_PATIENCE, applied.wait_for(reached)).await.is_ok() {
             return Ok(());
         } else {
@@ -120,21 +123,27 @@ impl Registry {
         })
     }
 
-    /// Applies a write that this lane has just committed, so that it counts before the watch shows it.
+    /// Applies a write that this lane has just committed, so that it counts before the watch shows it, and so that a
+    /// snapshot begun before it does not take it back.
     pub(crate) fn apply_own(&self, bucket: Bucket, change: &Change) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if own.len() == OWN_KEPT {
+            own.pop_front();
+        }
+        own.push_back((bucket, change.clone()));
+        drop(own);
         self.apply(bucket, change);
     }
 
     fn apply(&self, bucket: Bucket, change: &Change) {
-        let complaint = self.tables.write().unwrap_or_else(std::sync::PoisonError::into_inner).apply(bucket, change);
+        let complaint = self.tables.write().unwrap_or_else(PoisonError::into_inner).apply(bucket, change);
         if let Some(reason) = complaint {
             tracing::warn!(space = %self.space, bucket = bucket.name(&self.space), %reason, "row ignored");
         }
     }
 
     fn replace(&self, bucket: Bucket, snapshot: &[Change]) {
-        let complaints =
-            self.tables.write().unwrap_or_else(std::sync::PoisonError::into_inner).replace(bucket, snapshot);
+        let complaints = self.tables.write().unwrap_or_else(PoisonError::into_inner).replace(bucket, snapshot);
         for reason in complaints {
             tracing::warn!(space = %self.space, bucket = bucket.name(&self.space), %reason, "row ignored");
         }

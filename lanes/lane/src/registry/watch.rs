@@ -50,11 +50,16 @@ async fn rebuild_for_ever(
 ) -> Result<(), FaultKind> {
     loop {
         while asked.try_recv().is_ok() {}
-        let mut messages = snapshot(registry, link, feed).await?;
+        let (mut messages, name) = snapshot(registry, link, feed).await?;
         loop {
             let message = tokio::select! {
                 biased;
-                Some(()) = asked.recv() => break,
+                Some(()) = asked.recv() => {
+                    // The broker would forget it by itself after a while; until then it counts against the stream's limit.
+                    let stream = feed.bucket.stream(&registry.space);
+                    let _ = link.jetstream().delete_consumer_from_stream(&name, &stream).await;
+                    break;
+                }
                 message = messages.next() => message,
             };
             match message {
@@ -82,7 +87,7 @@ async fn rebuild_for_ever(
 }
 
 /// Reads the bucket as it is now and puts it in place of the table.
-async fn snapshot(registry: &Registry, link: &Link, feed: &Feed) -> Result<Ordered, FaultKind> {
+async fn snapshot(registry: &Registry, link: &Link, feed: &Feed) -> Result<(Ordered, String), FaultKind> {
     let stream = feed.bucket.stream(&registry.space);
     // Taken before the consumer exists: everything up to here is in its snapshot, also when the newest message itself
     // was purged and will never be delivered.
@@ -99,6 +104,7 @@ async fn snapshot(registry: &Registry, link: &Link, feed: &Feed) -> Result<Order
         link.jetstream().create_consumer_on_stream(config, &stream).await.map_err(|error| refused(error.to_string()))
     };
     let consumer = link.ask(&api, call).await?;
+    let name = consumer.cached_info().name.clone();
     let mut awaited = consumer.cached_info().num_pending;
     let mut messages = consumer.messages().await.map_err(|error| refused(error.to_string()))?;
     let mut rows = Vec::new();
@@ -117,7 +123,7 @@ async fn snapshot(registry: &Registry, link: &Link, feed: &Feed) -> Result<Order
     }
     registry.replace(feed.bucket, &rows);
     feed.applied.send_replace(Some(applied));
-    Ok(messages)
+    Ok((messages, name))
 }
 
 /// A KV message as a change, and how many more were pending behind it.
