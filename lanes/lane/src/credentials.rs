@@ -5,7 +5,8 @@
 
 use std::{
     fmt, fs,
-    os::unix::fs::PermissionsExt,
+    io::Read as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -79,22 +80,9 @@ impl Credential {
     /// One of the `Credential…` faults: unreadable, loose, malformed or expired.
     pub fn read(path: &Path) -> Result<Self, FaultKind> {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            refuse_loose(dir, 0o700)?;
+            refuse_loose(dir, &fs::metadata(dir).map_err(|error| unreadable(dir, &error))?, 0o700)?;
         }
-        refuse_loose(path, 0o600)?;
-        let found = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-        if !found.is_file() {
-            // A FIFO in its place would block the reader for good.
-            return Err(FaultKind::CredentialUnreadable {
-                path: path.display().to_string(),
-                reason: "it is not a regular file".into(),
-            });
-        }
-        let size = found.len();
-        if size > MAX_CREDENTIAL_BYTES {
-            return Err(malformed(path, &format!("it has {size} bytes, more than {MAX_CREDENTIAL_BYTES}")));
-        }
-        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+        let text = text_of(path)?;
         let credential = Self::parse(path, &text)?;
         credential.refuse_expired()?;
         Ok(credential)
@@ -199,8 +187,27 @@ pub(crate) fn unix_now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn refuse_loose(path: &Path, wanted: u32) -> Result<(), FaultKind> {
-    let mode = fs::metadata(path).map_err(|error| unreadable(path, &error))?.permissions().mode() & 0o7777;
+/// The text of a private, regular file, opened once: what was checked is what is read.
+fn text_of(path: &Path) -> Result<String, FaultKind> {
+    // Without waiting: the opening of a FIFO in its place would otherwise block for good.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| unreadable(path, &error))?;
+    let found = file.metadata().map_err(|error| unreadable(path, &error))?;
+    if !found.is_file() {
+        return Err(unreadable(path, &std::io::Error::other("it is not a regular file")));
+    }
+    refuse_loose(path, &found, 0o600)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_CREDENTIAL_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > MAX_CREDENTIAL_BYTES {
+        return Err(malformed(path, &format!("it has more than {MAX_CREDENTIAL_BYTES} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| malformed(path, "it is not text"))
+}
+
+fn refuse_loose(path: &Path, found: &fs::Metadata, wanted: u32) -> Result<(), FaultKind> {
+    let mode = found.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(FaultKind::CredentialLoose { path: path.display().to_string(), mode, wanted });
     }
