@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use lanekeeper_wire::{Space, StreamKind};
+use lanekeeper_wire::{Bucket, Space, StreamKind, subject};
 
 use crate::{credentials::Credential, fault::FaultKind};
 
@@ -26,12 +26,19 @@ pub(crate) fn admit(dir: &Path, space: &Space) -> Result<Credential, FaultKind> 
     if let Some(found) = foreign_space(&delivery, &wanted) {
         return Err(foreign(&delivery, format!("it is made for stream `{found}`, this space has `{wanted}`")));
     }
+    let (stream, copy) = (format!("$JS.API.STREAM.INFO.{wanted}"), format!("cotal.{space}.dinbox.o.a.u"));
+    if !may_publish(&delivery, &stream) && !may_publish(&delivery, &copy) {
+        return Err(foreign(&delivery, of_no_use("fan-out")));
+    }
     let rw = Credential::read(&dir.join(MEMBERSHIP_RW))?;
     if rw.account() != delivery.account() {
         return Err(foreign(
             &rw,
             format!("its account is {}, the delivery credential's is {}", rw.account(), delivery.account()),
         ));
+    }
+    if !may_publish(&rw, &Bucket::Membership.subject(space, "o.a")) {
+        return Err(foreign(&rw, of_no_use("the membership feed")));
     }
     let observer = Credential::read(&dir.join(MEMBERSHIP_OBSERVER))?;
     let request = format!("$SYS.REQ.ACCOUNT.{}.CONNZ", delivery.account());
@@ -56,6 +63,16 @@ fn foreign_space<'a>(credential: &'a Credential, wanted: &str) -> Option<&'a str
         return None;
     }
     found
+}
+
+/// Whether one of its rows allows `concrete`, or none restricts it.
+fn may_publish(credential: &Credential, concrete: &str) -> bool {
+    let rows = credential.may_publish();
+    rows.is_empty() || rows.iter().any(|row| subject::matches(row, concrete))
+}
+
+fn of_no_use(part: &str) -> String {
+    format!("it is made for another purpose, it may publish nothing that {part} needs")
 }
 
 fn foreign(credential: &Credential, reason: String) -> FaultKind {
