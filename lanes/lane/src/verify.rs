@@ -62,7 +62,7 @@ pub(crate) struct Durable {
     pub delivered: u64,
 }
 
-/// Reads every stream and bucket of the space and compares.
+/// Reads every stream and bucket of the space, and the two durables where they exist, and compares.
 ///
 /// # Errors
 /// The first that is missing or contradicts the contract.
@@ -87,6 +87,15 @@ pub(crate) async fn streams(link: &Link, space: &Space) -> Result<Facts, FaultKi
             lease_ttl,
             "between 2 s and 5 min (30 s), or a lease never expires",
         ));
+    }
+    // Before anything is claimed: a consumer that this lane cannot work with is refused without a lease.
+    for (stream, name, filter) in [
+        (StreamKind::Chat.name(space), FANOUT_DURABLE, subject::chat_filter(space)),
+        (StreamKind::Inbox.name(space), READER_DURABLE, subject::dinbox_filter(space)),
+    ] {
+        if let Some(info) = consumer_info(link, &stream, name).await? {
+            refuse_contradiction(&format!("{stream}/{name}"), &info.config, &filter)?;
+        }
     }
     let chat_created_ns = chat.created.unix_timestamp_nanos();
     Ok(Facts { chat_created_ns, lease_ttl, inbox, dlv })
@@ -182,7 +191,8 @@ async fn durable(link: &Link, stream: &str, wanted: pull::Config) -> Result<Dura
             link.ask(&api, call).await?.cached_info().clone()
         }
     };
-    compare(&shown, &info.config, &wanted)?;
+    refuse_contradiction(&shown, &info.config, &wanted.filter_subject)?;
+    report_drift(&shown, &info.config, &wanted);
     let allowed = usize::try_from(info.config.max_ack_pending).ok().filter(|limit| *limit > 0).unwrap_or(MAX_IN_HAND);
     Ok(Durable {
         ack_wait: info.config.ack_wait,
@@ -193,8 +203,8 @@ async fn durable(link: &Link, stream: &str, wanted: pull::Config) -> Result<Dura
     })
 }
 
-/// What breaks the contract is a fault, what merely differs is reported by field.
-fn compare(shown: &str, found: &consumer::Config, wanted: &pull::Config) -> Result<(), FaultKind> {
+/// What breaks the contract is a fault.
+fn refuse_contradiction(shown: &str, found: &consumer::Config, filter: &str) -> Result<(), FaultKind> {
     let breaks = |field, found: String, wanted: String| {
         Err(FaultKind::ConfigurationContradicts { name: shown.to_owned(), field, found, wanted })
     };
@@ -204,9 +214,21 @@ fn compare(shown: &str, found: &consumer::Config, wanted: &pull::Config) -> Resu
     if found.ack_policy != AckPolicy::Explicit {
         return breaks("ack_policy", format!("{:?}", found.ack_policy), "explicit".into());
     }
-    if found.filter_subject != wanted.filter_subject {
-        return breaks("filter_subject", found.filter_subject.clone(), wanted.filter_subject.clone());
+    if found.headers_only {
+        return breaks("headers_only", "true".into(), "false, or there is nothing to deliver".into());
     }
+    if found.filter_subject != filter {
+        let filters = match found.filter_subject.as_str() {
+            "" => format!("{:?}", found.filter_subjects),
+            one => format!("`{one}`"),
+        };
+        return breaks("filter_subject", filters, format!("`{filter}`"));
+    }
+    Ok(())
+}
+
+/// What merely differs is told by field.
+fn report_drift(shown: &str, found: &consumer::Config, wanted: &pull::Config) {
     if found.ack_wait != wanted.ack_wait {
         tracing::warn!(consumer = shown, field = "ack_wait", found = ?found.ack_wait, wanted = ?wanted.ack_wait, "drift, left as it is");
     }
@@ -219,7 +241,6 @@ fn compare(shown: &str, found: &consumer::Config, wanted: &pull::Config) -> Resu
             "drift, left as it is"
         );
     }
-    Ok(())
 }
 
 async fn consumer_info(link: &Link, stream: &str, name: &str) -> Result<Option<consumer::Info>, FaultKind> {
