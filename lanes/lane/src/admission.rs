@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use lanekeeper_wire::{Bucket, Space, StreamKind, subject};
+use lanekeeper_wire::{Bucket, LEASE_KEY, READER_DURABLE, Space, StreamKind, subject};
 
 use crate::{credentials::Credential, fault::FaultKind};
 
@@ -26,9 +26,10 @@ pub(crate) fn admit(dir: &Path, space: &Space) -> Result<Credential, FaultKind> 
     if let Some(found) = foreign_space(&delivery, &wanted) {
         return Err(foreign(&delivery, format!("it is made for stream `{found}`, this space has `{wanted}`")));
     }
-    let (stream, copy) = (format!("$JS.API.STREAM.INFO.{wanted}"), format!("cotal.{space}.dinbox.o.a.u"));
-    if !may_publish(&delivery, &stream) && !may_publish(&delivery, &copy) {
-        return Err(foreign(&delivery, of_no_use("fan-out")));
+    let lease = Bucket::Delivery.subject(space, LEASE_KEY);
+    let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{READER_DURABLE}", StreamKind::Inbox.name(space));
+    if !may_publish(&delivery, &lease) && !may_publish(&delivery, &next) {
+        return Err(foreign(&delivery, of_no_use("delivery")));
     }
     let rw = Credential::read(&dir.join(MEMBERSHIP_RW))?;
     if rw.account() != delivery.account() {
