@@ -12,4 +12,6 @@ mod consumers;
 mod door;
 mod files;
 mod lease;
+mod permissions;
+mod rows;
 mod streams;
