@@ -4,5 +4,7 @@
 //! itself: lanes, members and provisioning have crates of their own.
 
 pub mod commands;
+pub mod config;
+pub mod manifest;
 pub mod mesh;
 pub mod signals;
