@@ -54,8 +54,15 @@ pub struct Site {
     provisioner: jetstream::Context,
 }
 
+/// What is kept of a member between runs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Card {
+    name: String,
+    lifecycle: Lifecycle,
+}
+
 /// A provisioned member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub name: String,
@@ -143,21 +150,27 @@ impl Site {
         let dir = self.dir.join("members");
         private_file::ensure_private_dir(&dir)?;
         let card = dir.join(format!("{name}.json"));
-        if card.exists() {
-            let text = private_file::read_private(&card)?;
-            return serde_json::from_str(&text).with_context(|| format!("read {}", card.display()));
-        }
-        let owner: Owner = "local".parse()?;
-        let actor: Actor = name.parse()?;
-        let lifecycle = Lifecycle::new(Principal::new(owner, actor), new_lifecycle_uid());
-        let settings =
-            MemberSettings { read: rights.read.clone(), role: rights.role.clone(), ..MemberSettings::default() };
-        add_member(&self.provisioner, &self.space, &lifecycle, &settings).await?;
         let credentials = dir.join(format!("{name}.creds"));
-        self.mint_member(&lifecycle, rights, Validity::forever())?.write_creds(&credentials)?;
-        let member = Member { name: name.to_owned(), lifecycle, credentials };
-        private_file::write_private(&card, &serde_json::to_string_pretty(&member)?)?;
-        Ok(member)
+        // The card first: a run that dies half way leaves one lifecycle, not two that no join can tell apart.
+        let lifecycle = if card.exists() {
+            let text = private_file::read_private(&card)?;
+            let saved: Card = serde_json::from_str(&text).with_context(|| format!("read {}", card.display()))?;
+            saved.lifecycle
+        } else {
+            let (owner, actor): (Owner, Actor) = ("local".parse()?, name.parse()?);
+            let lifecycle = Lifecycle::new(Principal::new(owner, actor), new_lifecycle_uid());
+            let fresh = Card { name: name.to_owned(), lifecycle: lifecycle.clone() };
+            private_file::write_private(&card, &serde_json::to_string_pretty(&fresh)?)?;
+            lifecycle
+        };
+        // The credential last: it says that the rest is done.
+        if !credentials.exists() {
+            let settings =
+                MemberSettings { read: rights.read.clone(), role: rights.role.clone(), ..MemberSettings::default() };
+            add_member(&self.provisioner, &self.space, &lifecycle, &settings).await?;
+            self.mint_member(&lifecycle, rights, Validity::forever())?.write_creds(&credentials)?;
+        }
+        Ok(Member { name: name.to_owned(), lifecycle, credentials })
     }
 
     /// Signs a credential for a member without writing it anywhere.

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use lanekeeper_lane::{Fate, Fault, Lane, LaneConfig, Limits, State};
+use lanekeeper_lane::{Fate, Fault, Lane, LaneConfig, Limits, Standby, State};
 use lanekeeper_wire::Space;
 use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
@@ -60,16 +60,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
             (Ok(()), _) => return Ok(()),
             (Err(fault), served_for) => (fault, served_for),
         };
-        let standby = args.standby && fault.fate() == Fate::AfterLeaseTtl;
-        if !has_served && !standby {
+        if !has_served {
             return Err(fault.into());
         }
         let pause = backoff.after(&fault, served_for);
-        if standby {
-            tracing::info!(space = %config.space, %fault, "standing by");
-        } else {
-            tracing::error!(space = %config.space, code = fault.code(), %fault, pause_ms = pause.as_millis(), "lane ended, it is opened again");
-        }
+        tracing::error!(space = %config.space, code = fault.code(), %fault, pause_ms = pause.as_millis(), "lane ended, it is opened again");
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
@@ -96,7 +91,9 @@ pub fn config(args: &ServeArgs) -> Result<LaneConfig> {
         limits: Limits {
             ack_wait: Duration::from_millis(args.ack_wait_ms),
             broker_window: Duration::from_millis(args.broker_window_ms),
+            ..Limits::default()
         },
+        standby: if args.standby { Standby::Wait { head_start: Duration::ZERO } } else { Standby::Refuse },
     })
 }
 
@@ -115,6 +112,8 @@ async fn serve_once(
             biased;
             changed = watch.state.changed() => {
                 let state = *watch.state.borrow_and_update();
+                // A standby is established as well: it waits, whatever becomes of its connection.
+                *has_served |= state == State::Standby;
                 if changed.is_ok() && state == State::Serving {
                     *has_served = true;
                     served_since.get_or_insert_with(tokio::time::Instant::now);

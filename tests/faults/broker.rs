@@ -15,7 +15,6 @@ use crate::{
 const MEMBERS: usize = 10;
 const POSTS: usize = 300;
 
-#[allow(dead_code, reason = "the orderly stop follows")]
 enum End {
     Kill,
     Stop,
@@ -81,8 +80,18 @@ async fn a_broker_killed_in_mid_flow_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broker_stopped_in_mid_flow_loses_nothing() {
+    survives(End::Stop, Retention::WorkQueue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broker_killed_in_mid_flow_loses_nothing_where_stores_keep_what_was_acknowledged() {
     survives(End::Kill, Retention::Limits).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_stopped_in_mid_flow_loses_nothing_where_stores_keep_what_was_acknowledged() {
+    survives(End::Stop, Retention::Limits).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,11 +3,12 @@
 use std::{os::unix::process::ExitStatusExt as _, time::Duration};
 
 use lanekeeper_broker::{Relay, wait_until};
+use lanekeeper_wire::{StreamKind, subject};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    support::{Daemon, PATIENCE, World},
+    support::{Crew, Daemon, PATIENCE, World, crew},
     watchers::held,
 };
 
@@ -102,4 +103,37 @@ async fn a_stop_with_a_silent_broker_is_bounded_and_its_lease_expires() {
     eprintln!("stop with a silent broker: {status} after {:?}", asked.elapsed());
     crate::watchers::free(&power, PATIENCE).await;
     world.daemon().await.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_in_mid_flow_hands_over_what_it_held() {
+    const MEMBERS: usize = 20;
+    const POSTS: usize = 200;
+    let world = World::new().await;
+    // The ack wait is a minute: what is not handed back does not come within the patience of this test.
+    let daemon = world.daemon().await;
+    let crew = Crew::join(&world, MEMBERS, "team").await;
+    let sender = world.connect(&world.member("sender", &["team"]).await).await;
+    daemon.stop().await;
+    crew::post(&sender, &crew.channel, 0..POSTS).await;
+    let daemon = world.daemon().await;
+    crew.wait_received(50).await.unwrap();
+    daemon.stop().await;
+    // Whatever it handed over arrives; what comes after that comes from its replacement.
+    let (space, dlv) = (&world.site.space, StreamKind::Dlv.name(&world.site.space));
+    world.wait_empty(&dlv, &subject::dlv_filter(space)).await;
+    let before = crew.received();
+    assert!(before < MEMBERS * POSTS, "it had nothing left to hand over");
+    let started = Instant::now();
+    let daemon = world.daemon().await;
+    crew.wait_received(before + 1).await.unwrap();
+    let first = started.elapsed();
+    let tally = crew.complete(POSTS).await;
+    eprintln!("{before} copies before the stop, the next {first:?} after it, all after {:?}", started.elapsed());
+    assert!(first < Duration::from_secs(2), "{first:?}");
+    assert_eq!((tally.lost, tally.duplicated), (0, 0), "{tally:?}");
+    eprintln!("{tally:?}");
+    daemon.stop().await;
+    crew.close().await;
+    world.assert_no_violations();
 }

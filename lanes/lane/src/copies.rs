@@ -17,15 +17,15 @@ use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lanekeeper_wire::{FRAME_HEADER, FRAME_VERSION, Lifecycle, Space, entry::suppression_key, subject};
 
 use crate::{
+    counters::Counters,
     fault::FaultKind,
     link::Link,
     permit::Permit,
     rooms::{Room, Rooms},
-    stage::Counters,
 };
 
-/// How many copies may be sent and not yet confirmed.
-pub(crate) const MAX_IN_FLIGHT: usize = 4096;
+/// How many copies of one stage may ever be sent and not yet confirmed.
+pub(crate) const MAX_IN_FLIGHT: usize = 8192;
 
 /// One warning for so many copies that overflow a full store.
 const SHORTFALL_LOGGED: u64 = 100;
@@ -76,6 +76,7 @@ pub(crate) struct Copies {
     waiting: HashMap<Lifecycle, VecDeque<(u64, Copy)>>,
     waiting_count: usize,
     in_flight: FuturesUnordered<Confirmation>,
+    max_in_flight: usize,
 }
 
 impl Copies {
@@ -91,7 +92,7 @@ impl Copies {
         counters: Arc<Counters>,
     ) -> Self {
         Self {
-            pipeline: link.pipeline(2 * MAX_IN_FLIGHT),
+            pipeline: link.pipeline(MAX_IN_FLIGHT),
             space: space.clone(),
             store,
             chat_created_ns,
@@ -102,7 +103,13 @@ impl Copies {
             waiting: HashMap::new(),
             waiting_count: 0,
             in_flight: FuturesUnordered::new(),
+            max_in_flight: MAX_IN_FLIGHT / 2,
         }
+    }
+
+    /// Changes how many copies may be unconfirmed.
+    pub(crate) fn set_max_in_flight(&mut self, max_in_flight: usize) {
+        self.max_in_flight = max_in_flight.clamp(1, MAX_IN_FLIGHT);
     }
 
     /// Queues one copy that belongs to `item`.
@@ -113,7 +120,7 @@ impl Copies {
     /// True when more work can be taken on.
     #[must_use]
     pub(crate) fn has_capacity(&self) -> bool {
-        self.queue.is_empty() && self.in_flight.len() < MAX_IN_FLIGHT
+        self.queue.is_empty() && self.in_flight.len() < self.max_in_flight
     }
 
     /// How many copies wait for room in a member's store.
@@ -133,7 +140,7 @@ impl Copies {
     /// # Errors
     /// The connection's end or a refused publish.
     pub(crate) async fn pump(&mut self) -> Result<(), FaultKind> {
-        while self.in_flight.len() < MAX_IN_FLIGHT && self.permit.is_live() {
+        while self.in_flight.len() < self.max_in_flight && self.permit.is_live() {
             let Some((item, copy)) = self.queue.pop_front() else { return Ok(()) };
             if let Some(behind) = self.waiting.get_mut(&copy.to) {
                 behind.push_back((item, copy));
@@ -162,7 +169,7 @@ impl Copies {
     pub(crate) async fn pump_waiting(&mut self, force: bool) -> Result<(), FaultKind> {
         let members: Vec<Lifecycle> = self.waiting.keys().cloned().collect();
         for member in members {
-            while self.in_flight.len() < MAX_IN_FLIGHT && self.permit.is_live() {
+            while self.in_flight.len() < self.max_in_flight && self.permit.is_live() {
                 match self.rooms.take(&member, force) {
                     Room::Taken => {}
                     Room::Overfull => self.note_overfull(&member),

@@ -15,6 +15,7 @@ use std::{
 use data_encoding::BASE64URL_NOPAD;
 use nkeys::KeyPair;
 use serde::Deserialize;
+use sha2::Digest as _;
 
 use crate::fault::FaultKind;
 
@@ -144,6 +145,12 @@ impl Credential {
     #[must_use]
     pub fn holder(&self) -> &str {
         self.0.principal.as_deref().unwrap_or(&self.0.user)
+    }
+
+    /// SHA-256 of the JWT, hex: tells credentials apart without showing them.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(self.0.jwt.as_bytes()))
     }
 
     /// The subjects it may publish on; empty where nothing restricts it.

@@ -276,6 +276,34 @@ impl FaultKind {
         }
     }
 
+    /// The credential file or directory that a credential fault is about.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::CredentialUnreadable { path, .. }
+            | Self::CredentialLoose { path, .. }
+            | Self::CredentialMalformed { path, .. }
+            | Self::CredentialExpired { path, .. }
+            | Self::CredentialForeign { path, .. }
+            | Self::CredentialRefused { path, .. } => Some(path),
+            Self::BrokerUnreachable { .. }
+            | Self::BrokerTooOld { .. }
+            | Self::JetStreamUnavailable { .. }
+            | Self::StreamMissing { .. }
+            | Self::ConfigurationContradicts { .. }
+            | Self::LeaseHeld { .. }
+            | Self::LeaseLost { .. }
+            | Self::LeaseUnreadable { .. }
+            | Self::Denied { .. }
+            | Self::Unanswered { .. }
+            | Self::Refused { .. }
+            | Self::Disconnected
+            | Self::ConsumerGone { .. }
+            | Self::Silent { .. }
+            | Self::PartEnded { .. } => None,
+        }
+    }
+
     /// True where a fresh connection may help at once, so that the lane redials before it gives up.
     #[must_use]
     pub fn is_of_the_link(&self) -> bool {

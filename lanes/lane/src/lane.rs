@@ -4,23 +4,24 @@
 //! fresh connection cannot mend; in both cases every task is joined, the lease is released by its revision and every
 //! client handle is dropped. It must not decide whether to open again: whoever holds the lane does.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use lanekeeper_wire::Space;
 use rand::RngExt as _;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
-    admission,
+    config::{LaneConfig, Standby},
+    credential_files,
     fan_out::Judged,
     fault::{Fault, FaultKind},
     lease::{Identity, Lease},
     link::Link,
     permit::{Grantor, Permit, permit},
     session::{Kept, Session},
-    stage::Counters,
     verify,
+    watch::{self, Shown, State, Watch},
 };
 
 /// The pause before a redial: at least, and at most.
@@ -28,77 +29,18 @@ const REDIAL_PAUSE_MS: std::ops::Range<u64> = 50..400;
 /// How long closing may flush.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a lane is opened with.
-#[derive(Debug, Clone)]
-pub struct LaneConfig {
-    /// The space.
-    pub space: Space,
-    /// The brokers, tried in order.
-    pub servers: Vec<async_nats::ServerAddr>,
-    /// The directory with the lane's credential files.
-    pub credentials: PathBuf,
-    /// The limits.
-    pub limits: Limits,
-}
-
-/// What bounds a lane.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// The ack wait of the durables, where this lane creates them.
-    pub ack_wait: Duration,
-    /// How long a lane that has served tries to reach its broker again before it gives up its connection's worth of
-    /// work and ends with a fault.
-    pub broker_window: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { ack_wait: Duration::from_secs(60), broker_window: Duration::from_secs(30) }
-    }
-}
-
-/// Where a lane is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Reading, connecting, verifying, claiming, binding.
-    Opening,
-    /// Lease held and ready, everything bound.
-    Serving,
-    /// The connection ended; trying to reach the broker again.
-    Redialling,
-    /// Stopping and handing back.
-    Closing,
-    /// Every task joined, every handle dropped.
-    Closed,
-}
-
-/// What others may see of a lane.
-#[derive(Debug, Clone)]
-pub struct Watch {
-    /// The state.
-    pub state: watch::Receiver<State>,
-    /// What fan-out did.
-    pub fan_out: Arc<Counters>,
-    /// What the reader did.
-    pub reader: Arc<Counters>,
-}
-
 /// A lane that is ready to run.
 pub struct Lane {
     config: LaneConfig,
-    state: watch::Sender<State>,
-    fan_out: Arc<Counters>,
-    reader: Arc<Counters>,
+    shown: Shown,
 }
 
 impl Lane {
     /// A lane and what others may see of it. Nothing happens before [`Lane::run`].
     #[must_use]
     pub fn new(config: LaneConfig) -> (Self, Watch) {
-        let (state, seen) = watch::channel(State::Opening);
-        let (fan_out, reader) = (Arc::<Counters>::default(), Arc::<Counters>::default());
-        let watch = Watch { state: seen, fan_out: Arc::clone(&fan_out), reader: Arc::clone(&reader) };
-        (Self { config, state, fan_out, reader }, watch)
+        let (shown, watch) = watch::pair(config.limits);
+        (Self { config, shown }, watch)
     }
 
     /// Runs until `stop` or a fault. The stop is honoured at every point, also before and while the lease is claimed.
@@ -107,34 +49,44 @@ impl Lane {
     /// The fault that refused or ended the lane, with its space.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Fault> {
         let space = self.config.space.clone();
-        let state = self.state.clone();
-        let result = self.live(&stop).await.map_err(|kind| Fault::new(&space, kind));
-        state.send_replace(State::Closed);
-        result
+        let span = tracing::info_span!("lane", %space);
+        async {
+            let result = Box::pin(self.live(&stop)).await.map_err(|kind| Fault::new(&space, kind));
+            self.shown.details.send_modify(|details| {
+                details.connections = 0;
+                details.connected_to = None;
+                details.lease_revision = None;
+            });
+            self.shown.state.send_replace(State::Closed);
+            result
+        }
+        .instrument(span)
+        .await
     }
 
-    async fn live(self, stop: &CancellationToken) -> Result<(), FaultKind> {
-        let credential = admission::admit(&self.config.credentials, &self.config.space)?;
+    async fn live(&self, stop: &CancellationToken) -> Result<(), FaultKind> {
+        let Some(credential) = until(stop, credential_files::read(&self.config)).await? else { return Ok(()) };
         let me = Identity {
             holder: credential.holder().to_owned(),
             incarnation: format!("{:032x}", rand::random::<u128>()),
         };
+        self.shown.details.send_modify(|details| details.incarnation = Some(me.incarnation.clone()));
         let (grantor, permit) = permit();
         let mut kept = Kept {
             space: self.config.space.clone(),
-            ack_wait: self.config.limits.ack_wait,
+            limits: self.shown.limits.clone(),
             permit: permit.clone(),
             judged: Arc::new(Judged::default()),
             recovered: false,
             posts: Vec::new(),
             entries: Vec::new(),
-            fan_out: Arc::clone(&self.fan_out),
-            reader: Arc::clone(&self.reader),
+            fan_out: Arc::clone(&self.shown.fan_out),
+            reader: Arc::clone(&self.shown.reader),
             settled_posts: Arc::default(),
             settled_entries: Arc::default(),
             writer: me.holder.clone(),
         };
-        let mut life = Life { lane: &self, me, grantor: Some(grantor), lease: None, permit };
+        let mut life = Life { lane: self, me, grantor: Some(grantor), lease: None, permit };
         let mut lost_at: Option<Instant> = None;
         loop {
             let fault = match life.serve(&mut kept, stop, &mut lost_at).await {
@@ -144,13 +96,13 @@ impl Lane {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            // Only a lane that has served keeps trying: at the start, the first fault is the answer.
-            let again =
-                lost_at.is_some_and(|at| fault.is_of_the_link() && at.elapsed() < self.config.limits.broker_window);
-            if !again {
+            self.shown.details.send_modify(|details| details.connections = 0);
+            // Only a lane that was connected keeps trying: at the start, the first fault is the answer.
+            let window = self.shown.limits.borrow().broker_window;
+            if !lost_at.is_some_and(|at| fault.is_of_the_link() && at.elapsed() < window) {
                 return Err(fault);
             }
-            self.state.send_replace(State::Redialling);
+            self.shown.state.send_replace(State::Redialling);
             tracing::warn!(%fault, "connection lost, dialling again");
             let pause = Duration::from_millis(rand::rng().random_range(REDIAL_PAUSE_MS));
             tokio::select! {
@@ -159,6 +111,31 @@ impl Lane {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+}
+
+/// Connects with the lane's credentials on a throw-away connection and verifies its streams; touches no lease.
+///
+/// # Errors
+/// What would refuse the lane.
+pub async fn preflight(config: &LaneConfig) -> Result<(), Fault> {
+    let check = async {
+        let credential = credential_files::read(config).await?;
+        let link = Link::dial(&config.servers, &credential, &format!("lanekeeper preflight {}", config.space)).await?;
+        verify::streams(&link, &config.space).await.map(drop)
+    };
+    check.await.map_err(|kind| Fault::new(&config.space, kind))
+}
+
+/// The outcome of `work`, or `None` after a stop.
+async fn until<T>(
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, FaultKind>>,
+) -> Result<Option<T>, FaultKind> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(None),
+        result = work => result.map(Some),
     }
 }
 
@@ -181,17 +158,20 @@ impl Life<'_> {
     ) -> Result<(), FaultKind> {
         let config = &self.lane.config;
         // Read again on every dial: a rotated file is used by the next connection.
-        let credential = admission::admit(&config.credentials, &config.space)?;
+        let Some(credential) = until(stop, credential_files::read(config)).await? else { return Ok(()) };
         let name = format!("lanekeeper {}", config.space);
-        let link = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            link = Link::dial(&config.servers, &credential, &name) => link?,
-        };
-        let facts = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            facts = verify::streams(&link, &config.space) => facts,
+        let dialled = until(stop, Link::dial(&config.servers, &credential, &name)).await?;
+        let Some(link) = dialled else { return Ok(()) };
+        self.lane.shown.details.send_modify(|details| {
+            details.connections = 1;
+            details.connected_to = Some(link.server());
+            details.credential_expires_at_s = credential.expires_at();
+            details.credential_fingerprint = Some(credential.fingerprint());
+        });
+        let facts = match until(stop, verify::streams(&link, &config.space)).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(facts)) => Ok(facts),
+            Err(fault) => Err(fault),
         };
         let facts = match facts {
             Ok(facts) => facts,
@@ -203,14 +183,20 @@ impl Life<'_> {
         };
         let mut lease = match (self.lease.take(), self.grantor.take()) {
             (Some(lease), _) => lease,
-            (None, Some(grantor)) => Box::new(Lease::new(&config.space, self.me.clone(), facts.lease_ttl, grantor)),
+            (None, Some(grantor)) => Box::new(Lease::new(
+                &config.space,
+                self.me.clone(),
+                facts.lease_ttl,
+                grantor,
+                self.lane.shown.details.clone(),
+            )),
             (None, None) => {
                 let reason = "its task was lost".to_owned();
                 return Err(FaultKind::PartEnded { part: "lease", reason });
             }
         };
         // From the claim on, nothing is abandoned half way: a stop is honoured after each step, and then releases.
-        if let Err(fault) = lease.claim(&link).await {
+        if let Err(fault) = self.claim(&link, &mut lease, stop, lost_at).await {
             self.lease = Some(lease);
             return Err(fault);
         }
@@ -225,30 +211,72 @@ impl Life<'_> {
                 return Err(fault);
             }
         };
+        self.serve_session(session, &link, kept, stop, lost_at).await
+    }
+
+    /// Runs an open session to its end.
+    async fn serve_session(
+        &mut self,
+        session: Session,
+        link: &Link,
+        kept: &mut Kept,
+        stop: &CancellationToken,
+        lost_at: &mut Option<Instant>,
+    ) -> Result<(), FaultKind> {
         *lost_at = None;
-        self.lane.state.send_replace(State::Serving);
+        self.lane.shown.details.send_modify(|details| details.lease_holder = None);
+        self.lane.shown.state.send_replace(State::Serving);
         tracing::info!("serving");
         let closed = session.run(kept, stop).await;
         *lost_at = Some(Instant::now());
         match closed.fault {
             Some(fault) if !stop.is_cancelled() => {
-                self.end(&link, closed.lease, kept, &fault).await;
+                self.end(link, closed.lease, kept, &fault).await;
                 Err(fault)
             }
             Some(_) | None => {
-                self.lane.state.send_replace(State::Closing);
+                self.lane.shown.state.send_replace(State::Closing);
                 if let Some(lease) = closed.lease {
-                    self.finish(&link, lease).await;
+                    self.finish(link, lease).await;
                 }
                 Ok(())
             }
         }
     }
 
+    /// Claims the lease, or waits for it as a standby. Returns without it only after a stop.
+    async fn claim(
+        &mut self,
+        link: &Link,
+        lease: &mut Lease,
+        stop: &CancellationToken,
+        lost_at: &mut Option<Instant>,
+    ) -> Result<(), FaultKind> {
+        loop {
+            let fault = match lease.claim(link).await {
+                Ok(()) => return Ok(()),
+                Err(fault) => fault,
+            };
+            let (FaultKind::LeaseHeld { holder, incarnation, .. }, Standby::Wait { head_start }) =
+                (&fault, self.lane.config.standby)
+            else {
+                return Err(fault);
+            };
+            tracing::info!(%holder, %incarnation, "the lease is held elsewhere, standing by");
+            self.lane.shown.details.send_modify(|details| details.lease_holder = Some(holder.clone()));
+            self.lane.shown.state.send_replace(State::Standby);
+            *lost_at = Some(Instant::now());
+            if until(stop, lease.wait_free(link, head_start)).await?.is_none() {
+                return Ok(());
+            }
+            *lost_at = None;
+        }
+    }
+
     /// After a fault: a lease that a fresh connection will resume is kept quiet, any other is released.
     async fn end(&mut self, link: &Link, lease: Option<Box<Lease>>, kept: &mut Kept, fault: &FaultKind) {
         if !fault.is_of_the_link() {
-            self.lane.state.send_replace(State::Closing);
+            self.lane.shown.state.send_replace(State::Closing);
             kept.hand_back(link).await;
         }
         let Some(mut lease) = lease else { return };

@@ -146,6 +146,13 @@ impl Link {
         ContextBuilder::new().max_ack_inflight(in_flight).timeout(COPY_PATIENCE).build(self.client.clone())
     }
 
+    /// The broker at the other end: name and address.
+    #[must_use]
+    pub(crate) fn server(&self) -> String {
+        let info = self.client.server_info();
+        format!("{} {}:{}", info.server_name, info.host, info.port)
+    }
+
     /// Cancelled when the connection has ended.
     #[must_use]
     pub(crate) fn over(&self) -> &CancellationToken {

@@ -7,15 +7,22 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::TryStreamExt as _;
 use lanekeeper_wire::{FANOUT_DURABLE, READER_DURABLE, Space, StreamKind, subject};
-use tokio::task::{Id, JoinSet};
+use tokio::{
+    sync::watch,
+    task::{Id, JoinSet},
+};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     catch_up::CatchUp,
+    config::Limits,
     control::Control,
     copies::Store,
+    counters::Counters,
     fan_out::{FanOut, Judged},
     fault::FaultKind,
+    hooks,
     intake::{Delivery, Settle, settle},
     lease::Lease,
     link::Link,
@@ -24,8 +31,9 @@ use crate::{
     reader::Reader,
     registry::{REPLICATED, Registry},
     rooms::Rooms,
-    stage::{Counters, Ended, Settled, Stage},
-    verify::{self, Facts, StoreFacts},
+    settled::Settled,
+    stage::{Ended, Stage},
+    verify::{self, Durable, Facts, StoreFacts},
 };
 
 /// INBOX is freed by acknowledgements, which the broker handles a moment after they were sent.
@@ -41,7 +49,7 @@ const NEEDED: [&str; 6] = [".dinbox.", ".dlv.", "$JS.ACK.", "MSG.NEXT", ".ctl.de
 /// What a lane keeps from one session to the next.
 pub(crate) struct Kept {
     pub(crate) space: Space,
-    pub(crate) ack_wait: Duration,
+    pub(crate) limits: watch::Receiver<Limits>,
     pub(crate) permit: Permit,
     pub(crate) judged: Arc<Judged>,
     /// Whether the posts that a dead run had in hand were taken up; once in a lane's life.
@@ -68,12 +76,25 @@ impl Kept {
 
 /// A session whose parts run.
 pub(crate) struct Session {
+    space: Space,
     link: Link,
     stop: CancellationToken,
     parts: JoinSet<End>,
     names: HashMap<Id, &'static str>,
     /// INBOX and DLV shortfalls are read from here.
     pub(crate) rooms: [Arc<Rooms>; 2],
+}
+
+/// What tells the two stages apart.
+struct Half<'a> {
+    /// Where copies go.
+    store: Store,
+    /// The stream taken from.
+    kind: StreamKind,
+    /// The durable taken from.
+    name: &'static str,
+    /// As it was bound.
+    durable: &'a Durable,
 }
 
 /// How one part ended.
@@ -101,7 +122,14 @@ impl Session {
     ) -> Result<Self, (Box<Lease>, FaultKind)> {
         let stop = CancellationToken::new();
         let rooms = [rooms(facts.inbox, INBOX_MARGIN, true), rooms(facts.dlv, 0, facts.dlv.work_queue)];
-        let mut session = Self { link: link.clone(), stop, parts: JoinSet::new(), names: HashMap::new(), rooms };
+        let mut session = Self {
+            space: kept.space.clone(),
+            link: link.clone(),
+            stop,
+            parts: JoinSet::new(),
+            names: HashMap::new(),
+            rooms,
+        };
         let opened = session.bind(facts, kept, &mut lease).await;
         match opened {
             Ok(()) => {
@@ -133,47 +161,17 @@ impl Session {
         let control = Control { membership: self.membership(facts, kept, &registry) };
         let requests = control.bind().await?;
         self.count_stores(facts, &space).await?;
-        let fanout = verify::fanout(&self.link, &space, kept.ack_wait).await?;
-        let reader = verify::reader(&self.link, &space, kept.ack_wait).await?;
-        let fan_out = Stage {
-            link: self.link.clone(),
-            space: space.clone(),
-            registry: Arc::clone(&registry),
-            judge: Arc::new(FanOut {
-                space: space.clone(),
-                registry: Arc::clone(&registry),
-                judged: Arc::clone(&kept.judged),
-            }),
-            permit: kept.permit.clone(),
-            store: Store::Inbox,
-            rooms: Arc::clone(&self.rooms[0]),
-            chat_created_ns: facts.chat_created_ns,
-            stream: StreamKind::Chat.name(&space),
-            durable: FANOUT_DURABLE,
-            ack_wait: fanout.ack_wait,
-            max_in_hand: fanout.max_in_hand,
-            counters: Arc::clone(&kept.fan_out),
-            settled: Arc::clone(&kept.settled_posts),
-            stop: self.stop.clone(),
-        };
+        let ack_wait = kept.limits.borrow().ack_wait;
+        let fanout = verify::fanout(&self.link, &space, ack_wait).await?;
+        let reader = verify::reader(&self.link, &space, ack_wait).await?;
+        let posts = Half { store: Store::Inbox, kind: StreamKind::Chat, name: FANOUT_DURABLE, durable: &fanout };
+        let judged = Arc::clone(&kept.judged);
+        let judge = FanOut { space: space.clone(), registry: Arc::clone(&registry), judged };
+        let fan_out = self.stage(facts, kept, &registry, judge, &posts);
+        let entries = Half { store: Store::Dlv, kind: StreamKind::Inbox, name: READER_DURABLE, durable: &reader };
         let inbox_rooms = Arc::clone(&self.rooms[0]);
-        let read = Stage {
-            link: self.link.clone(),
-            space: space.clone(),
-            registry: Arc::clone(&registry),
-            judge: Arc::new(Reader { space: space.clone(), registry: Arc::clone(&registry), inbox_rooms }),
-            permit: kept.permit.clone(),
-            store: Store::Dlv,
-            rooms: Arc::clone(&self.rooms[1]),
-            chat_created_ns: facts.chat_created_ns,
-            stream: StreamKind::Inbox.name(&space),
-            durable: READER_DURABLE,
-            ack_wait: reader.ack_wait,
-            max_in_hand: reader.max_in_hand,
-            counters: Arc::clone(&kept.reader),
-            settled: Arc::clone(&kept.settled_entries),
-            stop: self.stop.clone(),
-        };
+        let judge = Reader { space: space.clone(), registry: Arc::clone(&registry), inbox_rooms };
+        let read = self.stage(facts, kept, &registry, judge, &entries);
         if !kept.recovered {
             kept.posts = crate::catch_up::inherited(&self.link, &space, &fanout).await?;
             kept.recovered = true;
@@ -189,6 +187,31 @@ impl Session {
             Some(Ok(end)) => Err(fault_of(end)),
             Some(Err(error)) => Err(FaultKind::PartEnded { part: "session", reason: panic_text(error) }),
             None => Ok(()),
+        }
+    }
+
+    fn stage<J>(&self, facts: &Facts, kept: &Kept, registry: &Arc<Registry>, judge: J, half: &Half<'_>) -> Stage<J> {
+        let (rooms, counters, settled) = match half.store {
+            Store::Inbox => (&self.rooms[0], &kept.fan_out, &kept.settled_posts),
+            Store::Dlv => (&self.rooms[1], &kept.reader, &kept.settled_entries),
+        };
+        Stage {
+            link: self.link.clone(),
+            space: kept.space.clone(),
+            registry: Arc::clone(registry),
+            judge: Arc::new(judge),
+            permit: kept.permit.clone(),
+            store: half.store,
+            rooms: Arc::clone(rooms),
+            chat_created_ns: facts.chat_created_ns,
+            stream: half.kind.name(&kept.space),
+            durable: half.name,
+            ack_wait: half.durable.ack_wait,
+            max_in_hand: half.durable.max_in_hand,
+            limits: kept.limits.clone(),
+            counters: Arc::clone(counters),
+            settled: Arc::clone(settled),
+            stop: self.stop.clone(),
         }
     }
 
@@ -208,7 +231,15 @@ impl Session {
     }
 
     fn spawn(&mut self, name: &'static str, part: impl Future<Output = End> + Send + 'static) {
-        let handle = self.parts.spawn(part);
+        let space = self.space.clone();
+        let hooked = async move {
+            tokio::select! {
+                biased;
+                end = part => end,
+                never = hooks::panic_when_asked(&space, name) => match never {},
+            }
+        };
+        let handle = self.parts.spawn(hooked.in_current_span());
         self.names.insert(handle.id(), name);
     }
 

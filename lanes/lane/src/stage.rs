@@ -4,47 +4,44 @@
 //! judges. A delivery is acknowledged only after the broker has stored every copy made of it. It must not know what is judged.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures::FutureExt as _;
 use lanekeeper_wire::{Bucket, Lifecycle, Space};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::Limits,
     copies::{Copies, Copy, Store, Stored},
+    counters::Counters,
     fault::FaultKind,
     intake::{Delivery, Intake, Settle, settle},
     link::{Link, deadline},
     permit::Permit,
     registry::Registry,
     rooms::Rooms,
+    settled::Settled,
+    taker::{Taken, hold, take},
 };
 
-/// The most units of one stage between taken and settled: a delivery is one, and one more for each [`UNIT_BYTES`].
+/// The most units of one stage between taken and settled: a delivery is one, and one more for each 16 KiB of its payload.
 pub(crate) const MAX_IN_HAND: usize = 4096;
 /// The most entries of INBOX in hand: only the reader may consume it, so what a dead reader held waits for the ack wait.
 pub(crate) const MAX_ENTRIES_IN_HAND: usize = 4096;
-/// Payload bytes that count as one more unit in hand, so that large posts are bounded by memory and small ones by number.
-const UNIT_BYTES: usize = 16 * 1024;
 /// How long a stop waits for copies in flight.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// How often what is in hand is looked through for ack waits and unread stores.
 const TICK: Duration = Duration::from_secs(1);
 /// How many batches may be ready to be judged; what they hold is bounded by [`MAX_IN_HAND`].
 const BATCHES_READY: usize = 64;
-/// How many settled deliveries are remembered: several times what can be in hand when a connection ends.
-const SETTLED_KEPT: usize = 8 * MAX_IN_HAND;
 /// Headers and protocol of a copy, beside its payload, bytes.
 const COPY_OVERHEAD_BYTES: usize = 512;
 
@@ -75,25 +72,6 @@ pub(crate) trait Judge: Send + Sync + 'static {
     fn settled(&self, delivery: &Delivery);
 }
 
-/// What one stage has done since the lane opened.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Deliveries taken.
-    pub taken: AtomicU64,
-    /// Copies stored, duplicates not counted.
-    pub stored: AtomicU64,
-    /// Copies the broker had already.
-    pub duplicates: AtomicU64,
-    /// Deliveries dropped because nobody may have them.
-    pub dropped: AtomicU64,
-    /// Deliveries terminated as malformed.
-    pub terminated: AtomicU64,
-    /// Deliveries put off.
-    pub deferred: AtomicU64,
-    /// Copies put into a full store that nobody reads: the broker discarded an older one for each.
-    pub shortfall: AtomicU64,
-}
-
 /// Everything one stage needs.
 pub(crate) struct Stage<J> {
     /// The connection.
@@ -118,8 +96,10 @@ pub(crate) struct Stage<J> {
     pub durable: &'static str,
     /// The durable's ack wait.
     pub ack_wait: Duration,
-    /// The most deliveries in hand.
+    /// The most units in hand that the durable allows.
     pub max_in_hand: usize,
+    /// The lane's limits, which may change at any time.
+    pub limits: watch::Receiver<Limits>,
     /// The counters.
     pub counters: Arc<Counters>,
     /// What was settled lately.
@@ -143,40 +123,11 @@ struct InHand {
     extended_at: Instant,
 }
 
-/// What was settled lately, by stream sequence: an acknowledgement may be lost with its connection, and by then a member
-/// may have taken the copy, after which a broker no longer knows its suppression key.
-#[derive(Debug, Default)]
-pub(crate) struct Settled(Mutex<Recent>);
-
-#[derive(Debug, Default)]
-struct Recent {
-    order: VecDeque<u64>,
-    known: HashSet<u64>,
-}
-
-impl Settled {
-    fn note(&self, seq: u64) {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !recent.known.insert(seq) {
-            return;
-        }
-        recent.order.push_back(seq);
-        if recent.order.len() > SETTLED_KEPT
-            && let Some(oldest) = recent.order.pop_front()
-        {
-            recent.known.remove(&oldest);
-        }
-    }
-
-    fn knows(&self, seq: u64) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(&seq)
-    }
-}
-
 struct Running<J> {
     stage: Stage<J>,
     copies: Copies,
     hand: Arc<Semaphore>,
+    hand_size: usize,
     in_hand: BTreeMap<u64, InHand>,
     unjudged: VecDeque<Delivery>,
     next_item: u64,
@@ -191,7 +142,8 @@ impl<J: Judge> Stage<J> {
             Err(fault) => return Ended { left: carried, result: Err(fault) },
         };
         let (batches, incoming) = mpsc::channel(BATCHES_READY);
-        let hand = Arc::new(Semaphore::new(self.max_in_hand));
+        let hand_size = self.max_in_hand.min(self.limits.borrow().max_in_hand);
+        let hand = Arc::new(Semaphore::new(hand_size));
         let mut carried = carried;
         hold(&hand, &mut carried);
         let over = CancellationToken::new();
@@ -219,6 +171,7 @@ impl<J: Judge> Stage<J> {
             stage: self,
             copies,
             hand,
+            hand_size,
             in_hand: BTreeMap::new(),
             unjudged: carried.into(),
             next_item: 0,
@@ -254,6 +207,7 @@ impl<J: Judge> Running<J> {
                 continue;
             }
             self.fill_window().await?;
+            self.show();
             if self.copies.waiting() > 0 && self.hand.available_permits() == 0 && self.unjudged.is_empty() {
                 // Everything in hand waits for full stores: rather one member's oldest copy than everybody's next post.
                 self.copies.pump_waiting(true).await?;
@@ -274,6 +228,26 @@ impl<J: Judge> Running<J> {
                 },
                 _ = tick.tick() => self.tick().await?,
             }
+        }
+    }
+
+    /// Shows what is in hand.
+    fn show(&self) {
+        let counters = &self.stage.counters;
+        counters.in_hand.store((self.in_hand.len() + self.unjudged.len()) as u64, Ordering::Relaxed);
+        counters.waiting.store(self.copies.waiting() as u64, Ordering::Relaxed);
+    }
+
+    /// Follows the limits: more room at once, less as what is in hand is settled.
+    fn retune(&mut self) {
+        let limits = *self.stage.limits.borrow();
+        self.copies.set_max_in_flight(limits.max_in_flight);
+        let wanted = self.stage.max_in_hand.min(limits.max_in_hand);
+        if wanted >= self.hand_size {
+            self.hand.add_permits(wanted - self.hand_size);
+            self.hand_size = wanted;
+        } else {
+            self.hand_size -= self.hand.forget_permits(self.hand_size - wanted);
         }
     }
 
@@ -377,6 +351,7 @@ impl<J: Judge> Running<J> {
     /// Extends ack waits that would run out in hand, and looks again at stores that were full.
     async fn tick(&mut self) -> Result<(), FaultKind> {
         self.stage.link.look();
+        self.retune();
         let now = Instant::now();
         for item in self.in_hand.values_mut() {
             if now.duration_since(item.extended_at) >= self.stage.ack_wait / 3 {
@@ -425,68 +400,6 @@ impl<J: Judge> Running<J> {
             }
         }
         Ok(())
-    }
-}
-
-struct Taken {
-    left: Vec<Delivery>,
-    result: Result<(), FaultKind>,
-}
-
-/// Takes batches, has the replica catch up with each, and passes them on; returns what it could not pass on.
-#[allow(clippy::too_many_arguments, reason = "the pieces of one task, used once")]
-async fn take(
-    mut intake: Intake,
-    registry: Arc<Registry>,
-    link: Link,
-    needs: &'static [Bucket],
-    mut permit: Permit,
-    hand: Arc<Semaphore>,
-    batches: mpsc::Sender<Vec<Delivery>>,
-    over: CancellationToken,
-) -> Taken {
-    let mut left = Vec::new();
-    let work = async {
-        loop {
-            permit.live().await;
-            let first = hand.acquire().await.map_err(|_| FaultKind::Disconnected)?;
-            drop(first);
-            left = intake.next(hand.available_permits()).await?;
-            hold(&hand, &mut left);
-            let taken = Instant::now();
-            registry.fresh(&link, needs).await?;
-            let fresh = taken.elapsed();
-            let slot = batches.reserve().await.map_err(|_| FaultKind::Disconnected)?;
-            tracing::trace!(
-                batch = left.len(),
-                barrier_us = fresh.as_micros(),
-                waited_us = (taken.elapsed() - fresh).as_micros(),
-                "batch taken"
-            );
-            slot.send(std::mem::take(&mut left));
-        }
-    };
-    let result = tokio::select! {
-        biased;
-        () = over.cancelled() => Ok(()),
-        result = work => result,
-    };
-    left.extend(intake.close().await);
-    Taken { left, result }
-}
-
-/// Counts deliveries against the bound; where less is left than they weigh, they take what is left.
-fn hold(hand: &Semaphore, batch: &mut [Delivery]) {
-    for delivery in batch {
-        let wanted = 1 + delivery.payload.len() / UNIT_BYTES;
-        let units = u32::try_from(wanted.min(hand.available_permits())).unwrap_or(u32::MAX);
-        delivery.units = match hand.try_acquire_many(units) {
-            Ok(held) => {
-                held.forget();
-                units
-            }
-            Err(_) => 0,
-        };
     }
 }
 

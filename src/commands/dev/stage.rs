@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use lanekeeper_broker::{NatsServer, Stopped};
-use lanekeeper_lane::{LaneConfig, Limits};
+use lanekeeper_lane::{LaneConfig, Limits, Standby};
 use lanekeeper_provision::{LaneCredentialSettings, SpaceSettings};
 use lanekeeper_wire::{Bucket, Channel, Space, StreamKind};
 use tokio::time::Instant;
@@ -91,6 +91,7 @@ impl Stage {
             servers: vec![server],
             credentials: self.site.credentials.clone(),
             limits: Limits::default(),
+            standby: Standby::Refuse,
         })
     }
 

@@ -13,7 +13,7 @@ use async_nats::{
 };
 use lanekeeper_wire::{Bucket, LEASE_KEY, LeaseRow, Space};
 use rand::RngExt as _;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use state::Identity;
@@ -24,6 +24,7 @@ use crate::{
     fault::FaultKind,
     link::Link,
     permit::{Grantor, safety_margin},
+    watch::Details,
 };
 
 const EXPECTED_REVISION: &str = "Nats-Expected-Last-Subject-Sequence";
@@ -31,6 +32,9 @@ const KV_OPERATION: &str = "KV-Operation";
 const MARKER_REASON: &str = "Nats-Marker-Reason";
 /// Pause between two reads of a row in doubt, before jitter.
 const DOUBT_PAUSE: Duration = Duration::from_millis(250);
+/// Bounds of the pause between two looks of a standby, before jitter.
+const STANDBY_PAUSE_MIN: Duration = Duration::from_millis(200);
+const STANDBY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How often the row is looked at between renewals, so that a foreign write is seen within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
 /// How often a claim may race with others before it is given up.
@@ -47,12 +51,19 @@ pub(crate) struct Lease {
     standing: Standing,
     renewed_at: Instant,
     grantor: Grantor,
+    details: watch::Sender<Details>,
 }
 
 impl Lease {
     /// A lease not yet claimed. `ttl` is the bucket's max age.
     #[must_use]
-    pub(crate) fn new(space: &Space, me: Identity, ttl: Duration, grantor: Grantor) -> Self {
+    pub(crate) fn new(
+        space: &Space,
+        me: Identity,
+        ttl: Duration,
+        grantor: Grantor,
+        details: watch::Sender<Details>,
+    ) -> Self {
         Self {
             space: space.clone(),
             me,
@@ -62,6 +73,7 @@ impl Lease {
             standing: Standing::Doubt,
             renewed_at: Instant::now(),
             grantor,
+            details,
         }
     }
 
@@ -96,6 +108,33 @@ impl Lease {
             }
         }
         Err(FaultKind::Refused { what: "the lease claim".into(), reason: "others kept writing the row".into() })
+    }
+
+    /// Waits until the row is free, looking at it with jitter, and then leaves whoever is preferred its head start.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub(crate) async fn wait_free(&self, link: &Link, head_start: Duration) -> Result<(), FaultKind> {
+        let pause = (self.ttl / 6).clamp(STANDBY_PAUSE_MIN, STANDBY_PAUSE_MAX);
+        let mut free_once = head_start.is_zero();
+        loop {
+            link.look();
+            tokio::select! {
+                biased;
+                () = link.over().cancelled() => return Err(FaultKind::Disconnected),
+                () = tokio::time::sleep(jittered(pause)) => {}
+            }
+            match self.read(link).await? {
+                Seen::Gone { .. } if free_once => return Ok(()),
+                Seen::Gone { .. } => {
+                    free_once = true;
+                    tokio::time::sleep(head_start).await;
+                }
+                Seen::Garbled { reason } => return Err(FaultKind::LeaseUnreadable { key: LEASE_KEY.into(), reason }),
+                Seen::Row { .. } => free_once = head_start.is_zero(),
+                Seen::Unreadable => {}
+            }
+        }
     }
 
     /// Says in the row whether this run serves.
@@ -216,7 +255,8 @@ impl Lease {
         headers.insert(EXPECTED_REVISION, expected.to_string());
         let written = self.publish(link, headers, row.to_json()).await?;
         self.standing = after_write(written).0;
-        if let Standing::Held { .. } = self.standing {
+        if let Standing::Held { revision } = self.standing {
+            self.details.send_modify(|details| details.lease_revision = Some(revision));
             self.renewed_at = sent_at;
             self.grantor.grant(sent_at + self.ttl - safety_margin(self.ttl));
             return Ok(Settled::Held);
