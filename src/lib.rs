@@ -8,3 +8,4 @@ pub mod config;
 pub mod manifest;
 pub mod mesh;
 pub mod signals;
+pub mod supervisor;
