@@ -3,7 +3,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use lanekeeper::commands::{bench, dev, serve};
+use lanekeeper::commands::{bench, check, dev, serve};
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// Durable delivery for Cotal spaces over NATS.
@@ -20,6 +20,8 @@ enum Command {
     Dev(dev::DevArgs),
     /// Serve one space on a broker that is already there.
     Serve(serve::ServeArgs),
+    /// Look at the configuration, the manifest and every space's credentials, and say all that is wrong.
+    Check(check::CheckArgs),
     /// Measure throughput, latency and cost on a broker of its own.
     Bench(bench::BenchArgs),
 }
@@ -35,7 +37,7 @@ const LOG_DEFAULT_DEV: &str = "warn,async_nats=off";
 async fn main() -> ExitCode {
     let command = Cli::parse().command;
     let default = match &command {
-        Command::Bench(_) | Command::Dev(_) => LOG_DEFAULT_DEV,
+        Command::Bench(_) | Command::Dev(_) | Command::Check(_) => LOG_DEFAULT_DEV,
         Command::Serve(_) => LOG_DEFAULT,
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
@@ -44,6 +46,7 @@ async fn main() -> ExitCode {
     let result = match command {
         Command::Dev(args) => dev::run(args).await,
         Command::Serve(args) => serve::run(args).await,
+        Command::Check(args) => check::run(args).await,
         Command::Bench(args) => Box::pin(bench::run(args)).await,
     };
     match result {

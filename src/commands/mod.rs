@@ -1,5 +1,7 @@
 //! The commands of the `lanekeeper` binary, one file each.
 
 pub mod bench;
+pub mod check;
 pub mod dev;
+pub mod files;
 pub mod serve;

@@ -89,9 +89,18 @@ impl HostConfig {
     /// # Errors
     /// As [`HostConfig::find`].
     pub fn find_in(places: &Places, named: Option<&Path>) -> Result<Self, Faults> {
-        match named.map(Path::to_owned).or_else(|| places.config()) {
-            Some(path) => Self::load(&path),
-            None => Ok(Self { manifest: places.manifest(), ..Self::default() }),
+        let (config, faults) = Self::look(places, named);
+        faults.or(Some(config))
+    }
+
+    /// The same, with what could be understood beside the faults, so that the manifest can be looked at too.
+    pub(crate) fn look(places: &Places, named: Option<&Path>) -> (Self, Faults) {
+        let Some(path) = named.map(Path::to_owned).or_else(|| places.config()) else {
+            return (Self { manifest: places.manifest(), ..Self::default() }, Faults::default());
+        };
+        match source::Source::read(&path) {
+            Ok(source) => Self::of(&source),
+            Err(fault) => (Self::beside(&path), Faults(vec![fault])),
         }
     }
 
@@ -100,8 +109,7 @@ impl HostConfig {
     /// # Errors
     /// Every fault of the file.
     pub fn load(path: &Path) -> Result<Self, Faults> {
-        let source = source::Source::read(path).map_err(|fault| Faults(vec![fault]))?;
-        Self::of(&source)
+        Self::find_in(&Places { variable: None, dirs: Vec::new() }, Some(path))
     }
 
     /// Reads the configuration in `text` as if it lay at `path`.
@@ -110,14 +118,23 @@ impl HostConfig {
     /// Every fault of the text.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
         let source = source::Source::of(path, text.to_owned()).map_err(|fault| Faults(vec![fault]))?;
-        Self::of(&source)
+        let (config, faults) = Self::of(&source);
+        faults.or(Some(config))
     }
 
-    fn of(source: &source::Source) -> Result<Self, Faults> {
+    fn of(source: &source::Source) -> (Self, Faults) {
         let read = document::read::<file::ConfigFile>(source);
         let mut faults = read.faults;
-        let value = read.value.map(|file| validate::host_config(source, &file, &mut faults));
-        Faults(source.faults(faults)).or(value)
+        let config = match read.value {
+            Some(file) => validate::host_config(source, &file, &mut faults),
+            None => Self::beside(source.path()),
+        };
+        (config, Faults(source.faults(faults)))
+    }
+
+    /// The defaults where the configuration at `path` is of no use.
+    fn beside(path: &Path) -> Self {
+        Self { manifest: places::manifest_beside(path.parent().unwrap_or(Path::new(""))), ..Self::default() }
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    without_null(&mut schema);
+    in_toml_terms(&mut schema);
     schema
 }
 
@@ -21,8 +21,8 @@ pub(crate) fn text<T: JsonSchema>() -> String {
     format!("{:#}\n", of::<T>())
 }
 
-/// TOML has no null: a key that is not set is absent.
-fn without_null(schema: &mut Value) {
+/// TOML has no null: a key that is not set is absent. A description is one paragraph.
+fn in_toml_terms(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::Array(kinds)) = map.get_mut("type") {
@@ -35,9 +35,12 @@ fn without_null(schema: &mut Value) {
             if map.get("default").is_some_and(|default| default.is_null() || default.as_object().is_some()) {
                 map.shift_remove("default");
             }
-            map.values_mut().for_each(without_null);
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
+            map.values_mut().for_each(in_toml_terms);
         }
-        Value::Array(values) => values.iter_mut().for_each(without_null),
+        Value::Array(values) => values.iter_mut().for_each(in_toml_terms),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -95,12 +95,16 @@ impl Source {
     }
 
     /// `named` as seen from the directory of this file.
+    pub(crate) fn beside(&self, named: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(named)
+    }
+
+    /// The same, from the root.
     ///
     /// # Errors
     /// There is no current directory to start a relative path from.
     pub(crate) fn resolve(&self, named: &str) -> Result<PathBuf, std::io::Error> {
-        let dir = self.path.parent().unwrap_or(Path::new(""));
-        std::path::absolute(dir.join(named))
+        std::path::absolute(self.beside(named))
     }
 }
 

@@ -221,7 +221,7 @@ fn too_few(schema: &Value, items: &DeArray<'_>) -> Option<String> {
 
 /// The first sentence of what the type says about the key.
 fn about(schema: &Value) -> String {
-    let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+    let text = schema["description"].as_str().unwrap_or_default();
     let sentence = text.split(". ").next().unwrap_or_default().trim_end_matches('.');
     let mut chars = sentence.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()

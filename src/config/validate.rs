@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Fewest characters of an admin token.
-const TOKEN_CHARS: usize = 16;
+const TOKEN_CHARS: usize = 20;
 /// Largest token file, bytes.
 const TOKEN_BYTES: u64 = 4096;
 
@@ -30,24 +30,17 @@ type Found = Vec<(Range<usize>, String)>;
 
 /// The configuration in `file`. Everything that does not hold goes to `faults`; then the value is of no use.
 pub(super) fn host_config(source: &Source, file: &ConfigFile, faults: &mut Found) -> HostConfig {
-    let start = 0..0;
     let host = host_name(file, faults);
     let hosts = host_names(file, &host, faults);
     let servers = match &file.servers {
         Some(named) => servers::parse(named.get_ref(), faults),
         None => DEFAULT_SERVER.parse().into_iter().collect(),
     };
-    let mut at = |named: &str, span: Range<usize>| {
-        source.resolve(named).unwrap_or_else(|error| {
-            faults.push((span, format!("the path cannot be resolved: {error}; write it from /")));
-            named.into()
-        })
-    };
     let manifest = match &file.manifest {
-        Some(named) => at(named.get_ref(), named.span()),
-        None => places::manifest_beside(&at("", start)),
+        Some(named) => source.beside(named.get_ref()),
+        None => places::manifest_beside(&source.beside("")),
     };
-    let token_file = file.admin.token_file.as_ref().map(|named| (at(named.get_ref(), named.span()), named.span()));
+    let token_file = file.admin.token_file.as_ref().map(|named| (source.beside(named.get_ref()), named.span()));
     if let Some((path, span)) = &token_file
         && let Err(message) = token(path)
     {
