@@ -3,7 +3,13 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use lanekeeper::commands::{bench, check, dev, serve};
+use lanekeeper::commands::{
+    admin::{
+        lanes,
+        orders::{self, LaneOrder},
+    },
+    bench, check, dev, serve, space,
+};
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// Durable delivery for Cotal spaces over NATS.
@@ -22,6 +28,20 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Look at the configuration, the manifest and every space's credentials, and say all that is wrong.
     Check(check::CheckArgs),
+    /// Show every lane of a running host, or everything about one.
+    Lanes(lanes::LanesArgs),
+    /// Make a running host read its manifest now.
+    Reload(orders::ReloadArgs),
+    /// Hand a lane over for maintenance, or every lane of a host.
+    Drain(orders::DrainArgs),
+    /// Let a lane take part again, or every lane of a host.
+    Undrain(orders::DrainArgs),
+    /// Close a lane and open it again.
+    Reopen(orders::LaneOrderArgs),
+    /// Try a parked lane again.
+    Unpark(orders::LaneOrderArgs),
+    /// Add, remove and list spaces on a broker of one's own.
+    Space(space::SpaceArgs),
     /// Measure throughput, latency and cost on a broker of its own.
     Bench(bench::BenchArgs),
 }
@@ -37,8 +57,17 @@ const LOG_DEFAULT_DEV: &str = "warn,async_nats=off";
 async fn main() -> ExitCode {
     let command = Cli::parse().command;
     let default = match &command {
-        Command::Bench(_) | Command::Dev(_) | Command::Check(_) => LOG_DEFAULT_DEV,
         Command::Serve(_) => LOG_DEFAULT,
+        Command::Bench(_)
+        | Command::Dev(_)
+        | Command::Check(_)
+        | Command::Lanes(_)
+        | Command::Reload(_)
+        | Command::Drain(_)
+        | Command::Undrain(_)
+        | Command::Reopen(_)
+        | Command::Unpark(_)
+        | Command::Space(_) => LOG_DEFAULT_DEV,
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal();
@@ -47,6 +76,13 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Lanes(args) => lanes::run(args).await,
+        Command::Reload(args) => orders::reload(args).await,
+        Command::Drain(args) => orders::drain(LaneOrder::Drain, args).await,
+        Command::Undrain(args) => orders::drain(LaneOrder::Undrain, args).await,
+        Command::Reopen(args) => orders::lane(LaneOrder::Reopen, args).await,
+        Command::Unpark(args) => orders::lane(LaneOrder::Unpark, args).await,
+        Command::Space(args) => space::run(args).await,
         Command::Bench(args) => Box::pin(bench::run(args)).await,
     };
     match result {

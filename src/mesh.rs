@@ -12,11 +12,13 @@ use anyhow::{Context as _, Result, ensure};
 use async_nats::jetstream;
 use lanekeeper_broker::{Broker, BrokerConfig, NatsServer};
 use lanekeeper_provision::{
-    AccountSettings, AgentProfile, Credentials, Home, LaneCredentialSettings, MemberSettings, SpaceAccount,
-    SpaceProfile, SpaceSettings, Validity, add_member, ensure_space, new_lifecycle_uid, private_file, set_read_acl,
+    AgentProfile, Credentials, Home, LaneCredentialSettings, MemberSettings, SpaceAccount, SpaceProfile, SpaceSettings,
+    Validity, add_member, new_lifecycle_uid, private_file, set_read_acl,
 };
 use lanekeeper_wire::{Actor, ChannelPattern, Lifecycle, Owner, Principal, Role, Space};
 use serde::{Deserialize, Serialize};
+
+use crate::provisioning;
 
 /// Where a mesh keeps what, and how its broker runs.
 #[derive(Debug, Clone, Default)]
@@ -123,15 +125,8 @@ impl Mesh {
     /// # Errors
     /// The account cannot be pushed, or a stream contradicts `settings`.
     pub async fn space(&self, space: &Space, settings: &SpaceSettings, lane: &LaneCredentialSettings) -> Result<Site> {
-        let account = self.home.create_space(space, &AccountSettings::default())?;
         let url = self.broker.url();
-        let system = self.home.system_client(&url).await?;
-        system.push_account(&account).await?;
-        system.close().await;
-        let provisioner = account.mint(&SpaceProfile::Provisioner, Validity::forever())?;
-        let client = provisioner.connect_options()?.name("lanekeeper provisioner").connect(&url).await;
-        let provisioner = jetstream::new(client.with_context(|| format!("connect to {url} to provision `{space}`"))?);
-        ensure_space(&provisioner, space, settings).await?;
+        let (account, provisioner) = provisioning::raise(&self.home, &url, space, settings).await?;
         let dir = self.dir.join("spaces").join(space.as_str());
         private_file::ensure_private_dir(&self.dir.join("spaces"))?;
         private_file::ensure_private_dir(&dir)?;

@@ -1,0 +1,85 @@
+//! Everything that is known of one lane, one fact a line. Pure.
+//!
+//! Owns the order and the words. It must not print.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    figures::{count, safe, span},
+    table::Look,
+};
+use crate::supervisor::status::LaneStatus;
+
+/// Room for the longest label.
+const LABEL: usize = 13;
+
+/// Draws the lane.
+#[must_use]
+pub fn draw(lane: &LaneStatus, look: &Look) -> String {
+    let ago = |at_ms: u64| span(Duration::from_millis(look.now_ms.saturating_sub(at_ms)));
+    let text = |value: &Option<String>| value.clone();
+    let lease = lane.lease_revision.map(|revision| {
+        let holder = lane.lease_holder.as_deref().unwrap_or("unknown");
+        format!("revision {revision}, held by {holder}")
+    });
+    let facts = [
+        ("space", Some(lane.space.to_string())),
+        (
+            "state",
+            Some(format!("{} for {}{}", lane.state, ago(lane.since_ms), if lane.drained { ", drained" } else { "" })),
+        ),
+        ("reason", Some(lane.reason.clone()).filter(|reason| !reason.is_empty())),
+        ("attempt", Some(format!("{}, generation {}", lane.attempt, lane.generation))),
+        ("lease", lease.or_else(|| lane.lease_holder.as_ref().map(|holder| format!("held by {holder}")))),
+        ("preferred", text(&lane.preferred_host)),
+        (
+            "connected to",
+            lane.connected_to.as_ref().map(|server| format!("{server}, {} connections", lane.connections)),
+        ),
+        ("credential", credential(lane, look.now_ms)),
+        ("rates", Some(rates(lane))),
+        ("backlog", Some(backlog(lane))),
+        (
+            "last fault",
+            lane.last_fault.as_ref().map(|fault| format!("{} {} ago: {}", fault.code, ago(fault.at_ms), fault.text)),
+        ),
+        ("tags", tags(&lane.tags)),
+    ];
+    let mut out = String::new();
+    for (label, fact) in facts {
+        if let Some(fact) = fact {
+            out.push_str(&format!("{label:LABEL$} {}\n", safe(&fact)));
+        }
+    }
+    out
+}
+
+fn credential(lane: &LaneStatus, now_ms: u64) -> Option<String> {
+    let which = lane.credential_fingerprint.as_deref().unwrap_or("unknown");
+    let Some(at_s) = lane.credential_expires_at_s else {
+        return lane.credential_fingerprint.as_ref().map(|_| format!("{which}, does not expire"));
+    };
+    let at_ms = at_s.saturating_mul(1000);
+    Some(if at_ms > now_ms {
+        format!("{which}, expires in {}", span(Duration::from_millis(at_ms - now_ms)))
+    } else {
+        format!("{which}, expired {} ago", span(Duration::from_millis(now_ms - at_ms)))
+    })
+}
+
+fn rates(lane: &LaneStatus) -> String {
+    format!("{} posts/s, {} copies/s", count(lane.rates.posts_per_s), count(lane.rates.copies_per_s))
+}
+
+fn backlog(lane: &LaneStatus) -> String {
+    let backlog = lane.backlog;
+    format!(
+        "{} posts in hand, {} entries in hand, {} copies waiting",
+        backlog.posts_in_hand, backlog.entries_in_hand, backlog.waiting_copies
+    )
+}
+
+fn tags(tags: &BTreeMap<String, String>) -> Option<String> {
+    let tags: Vec<String> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    (!tags.is_empty()).then(|| tags.join(", "))
+}
