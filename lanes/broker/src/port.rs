@@ -8,10 +8,20 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use tokio::net::{TcpListener, TcpSocket};
+use std::time::Duration;
+
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    time::{Instant, sleep},
+};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// How long a listener may live on in a child that is being started.
+const INHERITED_FOR: Duration = Duration::from_secs(2);
+/// The pause between two attempts to listen.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// A reserved port on 127.0.0.1. It is free for others again when this is dropped.
 #[derive(Debug)]
@@ -32,8 +42,17 @@ impl PortHold {
     }
 
     /// Listens on the reserved port.
-    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
-        bind(self.port)?.listen(BACKLOG)
+    ///
+    /// A child that another thread is just starting holds a copy of every socket until it becomes its own program; a
+    /// listener closed a moment ago may live on in one, and the port is in use for that long.
+    pub(crate) async fn listen(&self) -> io::Result<TcpListener> {
+        let until = Instant::now() + INHERITED_FOR;
+        loop {
+            match bind(self.port).and_then(|socket| socket.listen(BACKLOG)) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => sleep(AGAIN).await,
+                settled => return settled,
+            }
+        }
     }
 }
 
@@ -55,7 +74,7 @@ mod tests {
         let addr = (Ipv4Addr::LOCALHOST, hold.port());
         for _ in 0..2 {
             assert_eq!(TcpStream::connect(addr).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-            let listener = hold.listen().unwrap();
+            let listener = hold.listen().await.unwrap();
             TcpStream::connect(addr).await.unwrap();
             drop(listener);
         }

@@ -65,7 +65,7 @@ impl Relay {
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let hold = PortHold::new(None)?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, hold.port()));
-        let listener = hold.listen()?;
+        let listener = hold.listen().await?;
         let valve = watch::Sender::new(Valve::default());
         let (orders, received) = mpsc::channel(1);
         let counters = Arc::new(Counters::default());
@@ -180,7 +180,7 @@ impl Line {
                     Some(Order::Restore(done)) => {
                         let result = match listener {
                             Some(_) => Ok(()),
-                            None => self.hold.listen().map(|fresh| listener = Some(fresh)),
+                            None => self.hold.listen().await.map(|fresh| listener = Some(fresh)),
                         };
                         let _ = done.send(result);
                     }

@@ -64,7 +64,12 @@ pub(crate) async fn read(
     let consumer = link.ask(&api, create).await?;
     let result = drain(&consumer, last, each).await;
     // Where this fails the broker forgets the consumer by itself.
-    let _ = link.jetstream().delete_consumer_from_stream(&name, &stream).await;
+    let api = format!("$JS.API.CONSUMER.DELETE.{stream}.{name}");
+    let delete = async {
+        let deleted = link.jetstream().delete_consumer_from_stream(&name, &stream).await;
+        deleted.map_err(|error| FaultKind::Refused { what: api.clone(), reason: error.to_string() })
+    };
+    let _ = link.ask(&api, delete).await;
     result
 }
 

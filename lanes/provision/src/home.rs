@@ -324,7 +324,8 @@ impl Home {
         let _lock = self.lock()?;
         let dir = account.dir();
         let path = dir.join("account.jwt");
-        let mut revocations = decode_at(&path, &private_file::read_private(&path)?)?.nats.revocations;
+        let before = decode_at(&path, &private_file::read_private(&path)?)?;
+        let mut revocations = before.nats.revocations;
         if let Some(user) = revoke {
             revocations.insert(user.to_owned(), jwt::now_s());
         }
@@ -339,12 +340,30 @@ impl Home {
             None => serde_json::from_str(&private_file::read_private(&settings_path)?).map_err(record)?,
         };
         let claims = settings.claims(account.signing_public_key(), revocations);
-        let jwt = self.sign_account(dir, account.space(), account.account_id(), &claims)?;
+        // Always newer than the one before: a broker passes over a token it believes to know.
+        let validity = Validity { issued_at_s: jwt::now_s().max(before.iat + 1), ..Validity::forever() };
+        let jwt = self.sign_account_at(dir, account.space(), account.account_id(), &claims, validity)?;
         Ok(private_file::write_private(&path, &jwt)?)
     }
 
+    /// Signs the account's token anew, so that a broker that was told to forget it takes it as a new one.
+    pub(crate) fn renew_account(&self, account: &SpaceAccount) -> Result<(), HomeFault> {
+        self.rewrite_account(account, None, None)
+    }
+
     fn sign_account(&self, dir: &Path, space: &Space, id: &str, claims: &AccountClaims) -> Result<String, HomeFault> {
-        jwt::encode(space.as_str(), id, claims, Validity::forever(), &self.inner.operator_signing)
+        self.sign_account_at(dir, space, id, claims, Validity::forever())
+    }
+
+    fn sign_account_at(
+        &self,
+        dir: &Path,
+        space: &Space,
+        id: &str,
+        claims: &AccountClaims,
+        validity: Validity,
+    ) -> Result<String, HomeFault> {
+        jwt::encode(space.as_str(), id, claims, validity, &self.inner.operator_signing)
             .map_err(|source| HomeFault::Token { path: dir.to_path_buf(), source })
     }
 }

@@ -149,7 +149,9 @@ impl SystemClient {
         let request =
             jwt::encode("delete", &signer.public_key(), &claims, Validity::for_duration(CREDENTIAL_TTL), signer)
                 .map_err(CredentialsFault::from)?;
-        self.ask(DELETE, request).await
+        self.ask(DELETE, request).await?;
+        // Pushed again as it was, a broker with connections of the account would take it for known and let nobody in.
+        Ok(self.home.renew_account(account)?)
     }
 
     /// Voids all tokens the user has been given so far, and closes its connections.

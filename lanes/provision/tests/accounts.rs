@@ -261,6 +261,8 @@ async fn a_deleted_account_is_closed_and_can_come_back() {
     let other = bench.account("other").await;
     let credentials = account.mint(&SpaceProfile::Observer, Validity::forever()).unwrap();
     let stays = bench.connect(&other, &SpaceProfile::Observer).await;
+    // A connection that is open keeps the account in the broker's memory.
+    let _open = bench.connect(&account, &SpaceProfile::Observer).await;
     let system = bench.home.system_client(&bench.broker.url()).await.unwrap();
     system.delete_account(&account).await.unwrap();
     assert!(credentials.connect_options().unwrap().connect(bench.broker.url()).await.is_err());
