@@ -16,6 +16,9 @@ use super::{
     structure::{self, Shape},
 };
 
+/// What the parser says of a key that is there twice.
+const DUPLICATE: &str = "duplicate key";
+
 /// What a file type must be, so that its schema is what the loader checks.
 pub(crate) trait FileType: DeserializeOwned + JsonSchema {
     /// Top-level keys that a later version may give a meaning to, and what to do until then.
@@ -34,8 +37,15 @@ pub(crate) struct Read<T> {
 pub(crate) fn read<T: FileType>(source: &Source) -> Read<T> {
     let (table, errors) = DeTable::parse_recoverable(source.text());
     let end = source.text().len();
-    let mut faults: Vec<_> = errors.iter().map(|error| (error.span().unwrap_or(end..end), syntax(error))).collect();
-    let first_broken = faults.iter().map(|(at, _)| source.place(at.start).0).min();
+    let at = |error: &toml::de::Error| error.span().unwrap_or(end..end);
+    let first = |errors: &[&toml::de::Error]| errors.iter().map(|error| source.place(at(error).start).0).min();
+    let all: Vec<&toml::de::Error> = errors.iter().collect();
+    let (doubles, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(|error| error.message() == DUPLICATE);
+    // Behind a broken header a key stands in another table, and is there twice only because of that.
+    let certain_until = first(&others).unwrap_or(usize::MAX);
+    let doubles = doubles.into_iter().filter(|error| source.place(at(error).start).0 < certain_until);
+    let mut faults: Vec<_> = others.iter().copied().chain(doubles).map(|error| (at(error), syntax(error))).collect();
+    let first_broken = first(&all);
     let schema = super::schema::of::<T>();
     let mut structure = Vec::new();
     let table = structure::prune(&Shape { schema: &schema, reserved: T::RESERVED }, table, &mut structure);
@@ -65,10 +75,7 @@ fn typed<T: for<'de> Deserialize<'de>>(
 }
 
 fn syntax(error: &toml::de::Error) -> String {
-    format!(
-        "this is not TOML: {}; correct the line, the rest of the file is not looked at before",
-        one_line(error.message())
-    )
+    format!("this is not TOML: {}; correct the line, what comes after it is judged then", one_line(error.message()))
 }
 
 fn one_line(text: &str) -> String {

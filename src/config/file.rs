@@ -69,7 +69,7 @@ pub(crate) struct AdminSection {
     /// The address and port it listens on. Without it, `127.0.0.1:8470`. Beyond loopback only with `token_file`.
     #[schemars(with = "Option<String>", length(min = 1))]
     pub(crate) listen: Option<Spanned<String>>,
-    /// A file with the bearer token that requests must carry, at least 20 characters, readable by its owner alone.
+    /// A file with the bearer token that requests must carry, at least 16 characters, readable by its owner alone.
     #[schemars(with = "Option<String>", length(min = 1))]
     pub(crate) token_file: Option<Spanned<String>>,
 }

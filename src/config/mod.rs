@@ -134,7 +134,7 @@ impl HostConfig {
 
     /// The defaults where the configuration at `path` is of no use.
     fn beside(path: &Path) -> Self {
-        Self { manifest: places::manifest_beside(path.parent().unwrap_or(Path::new(""))), ..Self::default() }
+        Self { manifest: places::manifest_beside(path.parent().unwrap_or_else(|| Path::new(""))), ..Self::default() }
     }
 }
 

@@ -41,7 +41,7 @@ impl Places {
     #[must_use]
     pub fn manifest(&self) -> PathBuf {
         let found = self.dirs.iter().find_map(|dir| manifest_in(dir));
-        let last = self.dirs.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
+        let last = self.dirs.last().map(PathBuf::as_path).unwrap_or_else(|| Path::new(""));
         found.unwrap_or_else(|| last.join(MANIFEST_NAMES[0]))
     }
 }

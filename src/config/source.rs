@@ -96,7 +96,7 @@ impl Source {
 
     /// `named` as seen from the directory of this file.
     pub(crate) fn beside(&self, named: &str) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(named)
+        self.path.parent().unwrap_or_else(|| Path::new("")).join(named)
     }
 
     /// The same, from the root.
@@ -116,12 +116,12 @@ const CUT: &str = "the last line has no line end: the file was cut short, or is 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     // Without waiting: the opening of a FIFO in its place would otherwise block for good.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "the file does not exist; create it or name the right one".to_owned(),
-        std::io::ErrorKind::PermissionDenied => {
-            "the file cannot be read: permission denied; let the user that runs this read it".to_owned()
+    let unreadable = |error: std::io::Error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            "the file does not exist; create it or name the right one".to_owned()
+        } else {
+            format!("the file cannot be read: {error}; let the user that runs this read it")
         }
-        _ => format!("the file cannot be read: {error}; name a readable file"),
     };
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     let is_file = file.metadata().map_err(unreadable)?.is_file();

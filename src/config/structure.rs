@@ -99,8 +99,8 @@ impl Pruner<'_> {
         let found = kind_of(value.get_ref());
         let wanted = schema["type"].as_str().unwrap_or_default();
         if found != wanted {
-            let (found, wanted, hint) = (spelled(found), spelled(wanted), hint(wanted));
-            self.report(span, format!("`{path}` is {found}, it must be {wanted}: {}; {hint}", about(schema)));
+            let (found, wanted, hint) = (spelled(found), spelled(wanted), hint(wanted, schema, path));
+            self.report(span, format!("`{path}` is {found}, it must be {wanted}{}; {hint}", why(schema)));
             return None;
         }
         let misfit = match value.get_ref() {
@@ -112,21 +112,26 @@ impl Pruner<'_> {
             DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
         };
         if let Some(misfit) = misfit {
-            self.report(span, format!("`{path}` {misfit}: {}", about(schema)));
+            self.report(span, format!("`{path}` {misfit}{}", why(schema)));
             return None;
         }
         let inner = match value.into_inner() {
             DeValue::Table(table) => DeValue::Table(self.table(schema, path, &span, table)),
             DeValue::Array(items) => DeValue::Array(self.items(&schema["items"], path, items)),
-            plain => plain,
+            plain @ (DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)) => plain,
         };
         Some(Spanned::new(span, inner))
     }
 
     fn items<'i>(&mut self, schema: &Value, path: &str, items: DeArray<'i>) -> DeArray<'i> {
+        let path = if schema["type"] == "object" { path.to_owned() } else { format!("{path}[]") };
         let mut kept = DeArray::new();
         for item in items {
-            if let Some(item) = self.value(schema, path, item) {
+            if let Some(item) = self.value(schema, &path, item) {
                 kept.push(item);
             }
         }
@@ -184,13 +189,14 @@ fn spelled(kind: &str) -> &'static str {
     }
 }
 
-fn hint(kind: &str) -> &'static str {
+fn hint(kind: &str, schema: &Value, path: &str) -> String {
     match kind {
-        "string" => "write it in quotes",
-        "integer" => "write digits without quotes, unit or fraction",
-        "boolean" => "write true or false, without quotes",
-        "array" => "write it in square brackets",
-        _ => "write a section of its own with `key = value` lines",
+        "string" => "write it in quotes".to_owned(),
+        "integer" => "write digits without quotes, unit or fraction".to_owned(),
+        "boolean" => "write true or false, without quotes".to_owned(),
+        "array" if schema["items"]["type"] == "object" => format!("write each one below a line [[{path}]]"),
+        "array" => "write it in square brackets".to_owned(),
+        _ => "write `key = value` lines below a line of its own in square brackets".to_owned(),
     }
 }
 
@@ -217,6 +223,12 @@ fn bad_length(schema: &Value, text: &str) -> Option<String> {
 fn too_few(schema: &Value, items: &DeArray<'_>) -> Option<String> {
     let low = schema["minItems"].as_u64().and_then(|low| usize::try_from(low).ok()).unwrap_or(0);
     (items.len() < low).then(|| "is an empty list, name at least one or remove the key".to_owned())
+}
+
+/// What the key is for, as the reason.
+fn why(schema: &Value) -> String {
+    let about = about(schema);
+    if about.is_empty() { about } else { format!(": {about}") }
 }
 
 /// The first sentence of what the type says about the key.
@@ -258,5 +270,30 @@ mod tests {
             assert_eq!(slips(one, other), expected, "{one} {other}");
         }
         assert_eq!(slips(&"x".repeat(1_000_000), "name"), usize::MAX);
+    }
+
+    /// Keywords that help editors; what they say is checked with the values.
+    const FOR_EDITORS: [&str; 7] = ["$schema", "title", "description", "default", "format", "pattern", "maxProperties"];
+
+    /// The keywords of a schema and of everything below it, names of properties left out.
+    fn keywords(schema: &Value, found: &mut std::collections::BTreeSet<String>) {
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            found.insert(keyword.clone());
+            match keyword.as_str() {
+                "properties" => value.as_object().unwrap().values().for_each(|inner| keywords(inner, found)),
+                _ => keywords(value, found),
+            }
+        }
+    }
+
+    #[test]
+    fn no_keyword_of_a_schema_is_passed_over() {
+        let mut found = std::collections::BTreeSet::new();
+        keywords(&crate::config::schema::of::<crate::config::file::ConfigFile>(), &mut found);
+        keywords(&crate::config::schema::of::<crate::manifest::file::ManifestFile>(), &mut found);
+        let is_known =
+            |keyword: &&String| CHECKED.contains(&keyword.as_str()) || FOR_EDITORS.contains(&keyword.as_str());
+        let unknown: Vec<&String> = found.iter().filter(|keyword| !is_known(keyword)).collect();
+        assert!(unknown.is_empty(), "nothing checks {unknown:?}");
     }
 }

@@ -2,14 +2,7 @@
 //!
 //! Owns what values must be besides their kind, and how they relate. It must not know the manifest's content.
 
-use std::{
-    fs,
-    io::Read as _,
-    net::SocketAddr,
-    ops::Range,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
-};
+use std::{net::SocketAddr, ops::Range};
 
 use toml::Spanned;
 
@@ -20,11 +13,7 @@ use super::{
     fold, places, servers,
     source::Source,
 };
-
-/// Fewest characters of an admin token.
-const TOKEN_CHARS: usize = 20;
-/// Largest token file, bytes.
-const TOKEN_BYTES: u64 = 4096;
+use crate::admin::Token;
 
 type Found = Vec<(Range<usize>, String)>;
 
@@ -42,9 +31,9 @@ pub(super) fn host_config(source: &Source, file: &ConfigFile, faults: &mut Found
     };
     let token_file = file.admin.token_file.as_ref().map(|named| (source.beside(named.get_ref()), named.span()));
     if let Some((path, span)) = &token_file
-        && let Err(message) = token(path)
+        && let Err(fault) = Token::read(path)
     {
-        faults.push((span.clone(), message));
+        faults.push((span.clone(), fault.to_string()));
     }
     let token_file = token_file.map(|(path, _)| path);
     let admin = AdminConfig { listen: listen(&file.admin, faults), token_file };
@@ -83,7 +72,8 @@ fn host_names(file: &ConfigFile, host: &str, faults: &mut Found) -> Vec<String> 
         }
         names.push(name);
     }
-    if !names.contains(&host) {
+    // A name that is none was told already.
+    if is_host_name(host) && !names.contains(&host) {
         let (at, from) = match &file.host {
             Some(named) => (named.span(), "set with `host`"),
             None => (hosts.span(), "the system's name"),
@@ -131,34 +121,6 @@ fn listen(admin: &AdminSection, faults: &mut Found) -> SocketAddr {
         faults.push((named.span(), message));
     }
     address
-}
-
-/// Whether the file holds a token that only its owner can read. The token itself is left where it is.
-fn token(path: &Path) -> Result<(), String> {
-    let shown = path.display();
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let unreadable =
-        |error: std::io::Error| format!("token file `{shown}` cannot be read: {error}; create it with mode 0600");
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
-    if !found.is_file() {
-        return Err(format!("token file `{shown}` is not a regular file; name a file"));
-    }
-    let mode = found.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(format!("token file `{shown}` has mode {mode:04o} and others may read it; run `chmod 600` on it"));
-    }
-    let mut bytes = Vec::new();
-    file.take(TOKEN_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let is_token = std::str::from_utf8(&bytes).map(str::trim).is_ok_and(|text| {
-        bytes.len() as u64 <= TOKEN_BYTES && text.len() >= TOKEN_CHARS && text.bytes().all(|b| b.is_ascii_graphic())
-    });
-    if !is_token {
-        return Err(format!(
-            "token file `{shown}` does not hold one token of at least {TOKEN_CHARS} printable characters without spaces; write a random one"
-        ));
-    }
-    Ok(())
 }
 
 fn backoff(source: &Source, limits: &HostLimits, faults: &mut Found) {

@@ -20,6 +20,8 @@ pub(super) struct Part {
     pub(super) source: Source,
     /// `None` where the syntax is broken.
     pub(super) file: Option<ManifestFile>,
+    /// False where something was left out.
+    pub(super) is_understood: bool,
 }
 
 /// Reads everything, then judges it.
@@ -33,8 +35,9 @@ pub(super) fn manifest(path: &Path, host: &HostConfig) -> Result<Manifest, Fault
             Ok(source) => {
                 add(&mut hash, &source);
                 let read = document::read::<ManifestFile>(&source);
+                let is_understood = read.faults.is_empty();
                 faults.0.extend(source.faults(read.faults));
-                parts.push(Part { source, file: read.value });
+                parts.push(Part { source, file: read.value, is_understood });
             }
             Err(fault) => faults.0.push(fault),
         }
@@ -57,11 +60,10 @@ fn add(hash: &mut Sha256, source: &Source) {
 fn files(path: &Path) -> Result<Vec<PathBuf>, Faults> {
     let refused = |message: String| Faults::of_file(path, message);
     let found = fs::metadata(path).map_err(|error| {
-        refused(match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                "the manifest does not exist: a missing manifest is never taken for `no spaces`; create it or name the right one with --manifest".to_owned()
-            }
-            _ => format!("the manifest cannot be read: {error}; let the user that runs this read it"),
+        refused(if error.kind() == std::io::ErrorKind::NotFound {
+            "the manifest does not exist: a missing manifest is never taken for `no spaces`; create it or name the right one with --manifest".to_owned()
+        } else {
+            format!("the manifest cannot be read: {error}; let the user that runs this read it")
         })
     })?;
     if !found.is_dir() {

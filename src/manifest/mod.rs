@@ -3,7 +3,7 @@
 //! Owns the values and the loading. A manifest is taken whole or not at all, and what is wrong is told all at once. It must
 //! not know a lane's state, and it never changes a value into shape.
 
-mod file;
+pub(crate) mod file;
 mod load;
 mod validate;
 

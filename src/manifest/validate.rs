@@ -56,11 +56,9 @@ pub(super) fn manifest(parts: &[Part], host: &HostConfig, hash: String, faults: 
     for part in parts {
         let Some(file) = &part.file else { continue };
         manifest.allow_mass_close |= file.allow_mass_close;
-        if file.space.is_empty() && !file.allow_empty {
+        // Where something was left out, it may have been the spaces.
+        if file.space.is_empty() && !file.allow_empty && part.is_understood {
             rules.faults.push(at_start(&part.source, NO_SPACE));
-        }
-        if file.allow_empty && !file.space.is_empty() {
-            rules.faults.push(at_start(&part.source, NOT_EMPTY));
         }
         for spanned in &file.space {
             let entry = Entry { source: &part.source, value: spanned.get_ref() };
@@ -75,9 +73,6 @@ pub(super) fn manifest(parts: &[Part], host: &HostConfig, hash: String, faults: 
 
 const NO_SPACE: &str = "the file names no space: that is taken for a broken write, never for `nothing`; add a [[space]], or say \
                         `allow_empty = true`";
-const NOT_EMPTY: &str =
-    "`allow_empty = true` stands in a file with spaces: it would hide the next broken write; remove it";
-
 struct Rules<'a> {
     names: BTreeMap<String, Owner<'a>>,
     dirs: BTreeMap<PathBuf, Owner<'a>>,
