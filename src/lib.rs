@@ -9,5 +9,6 @@ pub mod config;
 pub mod manifest;
 pub mod mesh;
 pub mod provisioning;
+mod reload;
 pub mod signals;
 pub mod supervisor;

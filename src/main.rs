@@ -8,7 +8,7 @@ use lanekeeper::commands::{
         lanes,
         orders::{self, LaneOrder},
     },
-    bench, check, dev, serve, space,
+    bench, check, dev, run, serve, space,
 };
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -22,6 +22,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve every space of the manifest, each in a lane of its own, and follow the manifest as it changes.
+    Run(run::RunArgs),
+    #[command(flatten)]
+    Other(Other),
+}
+
+/// What runs within one runtime.
+#[derive(Debug, Subcommand)]
+enum Other {
     /// Start a broker and a space of one's own, play the story of a member that was away, then serve.
     Dev(dev::DevArgs),
     /// Serve one space on a broker that is already there.
@@ -53,37 +62,19 @@ const LOG_DEFAULT: &str = "info,async_nats=off";
 /// The story speaks for itself; only what is wrong with it belongs in between.
 const LOG_DEFAULT_DEV: &str = "warn,async_nats=off";
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let command = Cli::parse().command;
     let default = match &command {
-        Command::Serve(_) => LOG_DEFAULT,
-        Command::Bench(_)
-        | Command::Dev(_)
-        | Command::Check(_)
-        | Command::Lanes(_)
-        | Command::Reload(_)
-        | Command::Drain(_)
-        | Command::Undrain(_)
-        | Command::Reopen(_)
-        | Command::Unpark(_)
-        | Command::Space(_) => LOG_DEFAULT_DEV,
+        Command::Run(_) | Command::Other(Other::Serve(_)) => LOG_DEFAULT,
+        Command::Other(_) => LOG_DEFAULT_DEV,
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal();
     fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
     let result = match command {
-        Command::Dev(args) => dev::run(args).await,
-        Command::Serve(args) => serve::run(args).await,
-        Command::Check(args) => check::run(args).await,
-        Command::Lanes(args) => lanes::run(args).await,
-        Command::Reload(args) => orders::reload(args).await,
-        Command::Drain(args) => orders::drain(LaneOrder::Drain, args).await,
-        Command::Undrain(args) => orders::drain(LaneOrder::Undrain, args).await,
-        Command::Reopen(args) => orders::lane(LaneOrder::Reopen, args).await,
-        Command::Unpark(args) => orders::lane(LaneOrder::Unpark, args).await,
-        Command::Space(args) => space::run(args).await,
-        Command::Bench(args) => Box::pin(bench::run(args)).await,
+        // It has two runtimes of its own.
+        Command::Run(args) => run::run(&args),
+        Command::Other(other) => within_a_runtime(other),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,5 +82,22 @@ async fn main() -> ExitCode {
             eprintln!("lanekeeper: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[tokio::main]
+async fn within_a_runtime(command: Other) -> anyhow::Result<()> {
+    match command {
+        Other::Dev(args) => dev::run(args).await,
+        Other::Serve(args) => serve::run(args).await,
+        Other::Check(args) => check::run(args).await,
+        Other::Lanes(args) => lanes::run(args).await,
+        Other::Reload(args) => orders::reload(args).await,
+        Other::Drain(args) => orders::drain(LaneOrder::Drain, args).await,
+        Other::Undrain(args) => orders::drain(LaneOrder::Undrain, args).await,
+        Other::Reopen(args) => orders::lane(LaneOrder::Reopen, args).await,
+        Other::Unpark(args) => orders::lane(LaneOrder::Unpark, args).await,
+        Other::Space(args) => space::run(args).await,
+        Other::Bench(args) => Box::pin(bench::run(args)).await,
     }
 }

@@ -5,5 +5,6 @@ pub mod bench;
 pub mod check;
 pub mod dev;
 pub mod files;
+pub mod run;
 pub mod serve;
 pub mod space;

@@ -6,21 +6,14 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use lanekeeper_lane::{Fate, Fault, Lane, LaneConfig, Limits, Standby, State};
+use lanekeeper_lane::{Fault, Lane, LaneConfig, Limits, Standby, State};
 use lanekeeper_wire::Space;
-use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::signals;
-
-/// The first pause before a lane is opened again, before jitter.
-const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-/// The longest pause before a lane is opened again.
-const BACKOFF_CAP: Duration = Duration::from_secs(30);
-/// The pause where somebody has to mend something first.
-const SLOW_PAUSE: Duration = Duration::from_secs(30);
-/// How often a standby asks for the lease, before jitter.
-const STANDBY_PAUSE: Duration = Duration::from_secs(2);
+use crate::{
+    signals,
+    supervisor::backoff::{Backoff, Curve, Pause, jittered},
+};
 
 /// Arguments of `lanekeeper serve`.
 #[derive(Debug, Clone, Args)]
@@ -53,7 +46,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     // Armed before anything is claimed, so that a stop during the start is never lost.
     let stop = signals::stop_on_signal()?;
     let config = config(&args)?;
-    let mut backoff = Backoff::default();
+    let (curve, mut backoff) = (Curve::default(), Backoff::default());
     let mut has_served = false;
     loop {
         let (fault, served_for) = match serve_once(&config, &stop, &mut has_served).await {
@@ -63,7 +56,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         if !has_served {
             return Err(fault.into());
         }
-        let pause = backoff.after(&fault, served_for);
+        let pause = match backoff.after(&curve, fault.fate(), served_for, &mut rand::rng()) {
+            Pause::After(pause) => pause,
+            // Nobody tells of a change here, so it is looked for now and then.
+            Pause::UntilChanged => jittered(curve.slow, &mut rand::rng()),
+        };
         tracing::error!(space = %config.space, code = fault.code(), %fault, pause_ms = pause.as_millis(), "lane ended, it is opened again");
         tokio::select! {
             biased;
@@ -128,46 +125,4 @@ async fn serve_once(
         }
     };
     (result, served_since.map_or(Duration::ZERO, |since| since.elapsed()))
-}
-
-/// Capped exponential pauses with full jitter, back at the first step only after a settled run.
-#[derive(Debug, Default)]
-struct Backoff {
-    step: u32,
-}
-
-impl Backoff {
-    fn after(&mut self, fault: &Fault, served_for: Duration) -> Duration {
-        if served_for > BACKOFF_CAP {
-            self.step = 0;
-        }
-        let ceiling = match fault.fate() {
-            Fate::Backoff => (BACKOFF_FIRST * 2u32.pow(self.step.min(16))).min(BACKOFF_CAP),
-            Fate::AfterLeaseTtl => STANDBY_PAUSE,
-            Fate::Slow | Fate::Park => SLOW_PAUSE,
-        };
-        self.step = self.step.saturating_add(1);
-        ceiling.mul_f64(rand::rng().random_range(0.1..=1.0))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use lanekeeper_lane::FaultKind;
-
-    use super::*;
-
-    #[test]
-    fn pauses_grow_are_capped_and_start_over_after_a_settled_run() {
-        let space: Space = "s".parse().unwrap();
-        let fault = Fault::new(&space, FaultKind::Disconnected);
-        let mut backoff = Backoff::default();
-        for step in 0..40u32 {
-            let ceiling = (BACKOFF_FIRST * 2u32.pow(step.min(16))).min(BACKOFF_CAP);
-            let pause = backoff.after(&fault, Duration::ZERO);
-            assert!(pause <= ceiling && pause >= ceiling / 11, "{pause:?} at step {step}");
-        }
-        let pause = backoff.after(&fault, BACKOFF_CAP + Duration::from_secs(1));
-        assert!(pause <= BACKOFF_FIRST, "{pause:?}");
-    }
 }

@@ -8,10 +8,8 @@ use std::time::Duration;
 use lanekeeper_wire::Space;
 use sha2::{Digest as _, Sha256};
 
-/// How long each host leaves a free lease to the one before it.
-pub const HEAD_START: Duration = Duration::from_secs(1);
-/// The longest head start, however many hosts there are.
-const HEAD_START_CAP: Duration = Duration::from_secs(5);
+/// After so many hosts before it, a host waits no longer.
+const MOST_WAITED_FOR: u32 = 5;
 
 /// Where a space stands with one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +20,10 @@ pub struct Place {
     pub head_start: Duration,
 }
 
-/// Where `space` stands with `host`, one of `hosts`. A host that is not listed comes last.
+/// Where `space` stands with `host`, one of `hosts`. A host that is not listed comes last. Each host leaves a free lease
+/// `head_start` longer than the one before it.
 #[must_use]
-pub fn place(space: &Space, host: &str, hosts: &[String]) -> Place {
+pub fn place(space: &Space, host: &str, hosts: &[String], head_start: Duration) -> Place {
     let mut ranked: Vec<(u64, &str)> = hosts.iter().map(|name| (weight(name, space), name.as_str())).collect();
     // The name decides between equal weights, so that every host ranks alike.
     ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
@@ -33,7 +32,7 @@ pub fn place(space: &Space, host: &str, hosts: &[String]) -> Place {
     let steps = u32::try_from(rank).unwrap_or(u32::MAX);
     Place {
         preferred: ranked.first().map(|(_, name)| (*name).to_owned()),
-        head_start: HEAD_START.saturating_mul(steps).min(HEAD_START_CAP),
+        head_start: head_start.saturating_mul(steps.min(MOST_WAITED_FOR)),
     }
 }
 
@@ -54,17 +53,19 @@ mod tests {
 
     use super::*;
 
+    const STEP: Duration = Duration::from_secs(1);
+
     fn hosts(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     fn preferred(space: &Space, hosts: &[String]) -> String {
-        place(space, "x", hosts).preferred.unwrap()
+        place(space, "x", hosts, STEP).preferred.unwrap()
     }
 
     #[test]
     fn without_hosts_nobody_waits() {
-        let place = place(&"demo".parse().unwrap(), "one", &[]);
+        let place = place(&"demo".parse().unwrap(), "one", &[], STEP);
         assert_eq!(place, Place { preferred: None, head_start: Duration::ZERO });
     }
 
@@ -104,13 +105,13 @@ mod tests {
             let mut turned = all.clone();
             turned.reverse();
             let space: Space = space.parse().unwrap();
-            let places: Vec<Place> = all.iter().map(|host| place(&space, host, &all)).collect();
+            let places: Vec<Place> = all.iter().map(|host| place(&space, host, &all, STEP)).collect();
             prop_assert_eq!(places.iter().filter(|place| place.head_start.is_zero()).count(), 1);
             for (host, seen) in all.iter().zip(&places) {
-                prop_assert_eq!(seen, &place(&space, host, &turned));
+                prop_assert_eq!(seen, &place(&space, host, &turned, STEP));
                 prop_assert_eq!(seen.head_start.is_zero(), seen.preferred.as_deref() == Some(host.as_str()));
             }
-            prop_assert!(!place(&space, "not listed", &all).head_start.is_zero());
+            prop_assert!(!place(&space, "not listed", &all, STEP).head_start.is_zero());
         }
     }
 }

@@ -75,6 +75,22 @@ pub struct Actual {
     pub opened_with: Option<Definition>,
     /// What a preflight refused, so that it is not tried again at once.
     pub refused: Option<Definition>,
+    /// What a preflight is about to prove.
+    pub trying: Option<Definition>,
+    /// Whether it has served since the host started.
+    pub has_served: bool,
+}
+
+impl Actual {
+    /// Whether closing it takes a service away. A lane that only lost its broker still counts, so that an outage does not
+    /// open the door for an empty manifest.
+    fn serves(&self) -> bool {
+        match self.stage {
+            Stage::Serving => true,
+            Stage::Idle | Stage::Opening | Stage::Closing => self.has_served,
+            Stage::Standby | Stage::Leaving | Stage::Wedged | Stage::Drained => false,
+        }
+    }
 }
 
 /// What to do with a lane.
@@ -122,9 +138,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Lanes that will not notice.
     pub unchanged: usize,
-    /// Lanes that serve now.
+    /// Lanes that serve now, or did and have only lost their broker.
     pub serving: usize,
-    /// Lanes that serve now and are to be closed for good.
+    /// Those of them that are to be closed for good.
     pub closing_serving: usize,
 }
 
@@ -150,13 +166,13 @@ impl Plan {
                 Some((action, reason)) => plan.steps.push(Step { space: space.clone(), action, reason }),
                 None => plan.unchanged += 1,
             }
-            plan.serving += usize::from(actual.is_some_and(|actual| actual.stage == Stage::Serving));
+            plan.serving += usize::from(actual.is_some_and(Actual::serves));
         }
         for (space, actual) in actual.iter().filter(|(space, _)| !wanted.spaces.contains_key(*space)) {
             if actual.stage == Stage::Leaving {
                 continue;
             }
-            let serves = usize::from(actual.stage == Stage::Serving);
+            let serves = usize::from(actual.serves());
             plan.serving += serves;
             plan.closing_serving += serves;
             let is_disabled = wanted.disabled.contains(space);
@@ -202,6 +218,7 @@ fn wanted_step(wanted: &Definition, actual: Option<&Actual>, try_refused: bool) 
             None => retuned.map(|reason| (Action::Retune, reason)),
         },
         Stage::Standby | Stage::Serving => match broken {
+            Some(_) if actual.trying.as_ref() == Some(wanted) => None,
             Some(_) if !try_refused && actual.refused.as_ref() == Some(wanted) => None,
             Some(reason) => Some((Action::Preflight, reason.to_owned())),
             None => retuned.map(|reason| (Action::Retune, reason)),

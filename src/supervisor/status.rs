@@ -8,7 +8,7 @@ use lanekeeper_wire::Space;
 use serde::{Deserialize, Serialize};
 
 /// The whole host at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// The host's configured name.
     pub host: String,
@@ -24,6 +24,10 @@ pub struct HostStatus {
     pub watching: bool,
     /// True while the host hands its lanes over for maintenance.
     pub draining: bool,
+    /// Manifests applied since the start.
+    pub reloads_applied: u64,
+    /// Manifests refused since the start.
+    pub reloads_refused: u64,
     /// What became of the last manifest that was read.
     pub last_reload: Option<Outcome>,
     /// Every lane, sorted by space.

@@ -27,7 +27,7 @@ fn definition(content: &str) -> Definition {
 }
 
 fn actual(stage: Stage) -> Actual {
-    Actual { stage, opened_with: Some(definition("a")), refused: None }
+    Actual { stage, opened_with: Some(definition("a")), refused: None, trying: None, has_served: false }
 }
 
 fn wanted(rows: &[(&str, Definition)]) -> Wanted {
@@ -117,6 +117,17 @@ fn what_was_refused_is_not_tried_again_until_it_changes_or_somebody_asks() {
 }
 
 #[test]
+fn what_is_being_proven_is_not_proven_twice() {
+    let trying = Actual { trying: Some(definition("b")), ..actual(Stage::Serving) };
+    let there = there(&[("a", trying)]);
+    let mut same = wanted(&[("a", definition("b"))]);
+    same.try_refused = true;
+    assert!(Plan::build(&same, &there).is_empty());
+    let plan = Plan::build(&wanted(&[("a", definition("c"))]), &there);
+    assert_eq!(plan.spaces(Action::Preflight).len(), 1);
+}
+
+#[test]
 fn content_that_is_not_known_changes_nothing() {
     let unknown = || Definition { content: None, ..definition("a") };
     let there = there(&[("a", actual(Stage::Serving))]);
@@ -140,6 +151,9 @@ fn more_than_half_of_the_serving_lanes_is_a_mass_close() {
     // Lanes that do not serve do not count on either side.
     let idle = there(&[("a", actual(Stage::Idle)), ("b", actual(Stage::Standby))]);
     assert!(!Plan::build(&wanted(&[]), &idle).is_mass_close());
+    // A lane that served and lost its broker does.
+    let lost = there(&[("a", Actual { has_served: true, ..actual(Stage::Opening) })]);
+    assert!(Plan::build(&wanted(&[]), &lost).is_mass_close());
 }
 
 fn any_definition() -> impl Strategy<Value = Definition> {
@@ -152,8 +166,15 @@ fn any_definition() -> impl Strategy<Value = Definition> {
 }
 
 fn any_actual() -> impl Strategy<Value = Actual> {
-    (0..STAGES.len(), proptest::option::of(any_definition()), proptest::option::of(any_definition()))
-        .prop_map(|(stage, opened_with, refused)| Actual { stage: STAGES[stage], opened_with, refused })
+    (0..STAGES.len(), proptest::option::of(any_definition()), proptest::option::of(any_definition())).prop_map(
+        |(stage, opened_with, refused)| Actual {
+            stage: STAGES[stage],
+            opened_with,
+            refused,
+            trying: None,
+            has_served: false,
+        },
+    )
 }
 
 proptest! {
@@ -196,7 +217,7 @@ proptest! {
             .iter()
             .map(|(space, row)| {
                 let opened_with = Some(row.clone());
-                (space.clone(), Actual { stage: Stage::Serving, opened_with, refused: None })
+                (space.clone(), Actual { stage: Stage::Serving, opened_with, refused: None, trying: None, has_served: false })
             })
             .collect();
         let plan = Plan::build(&Wanted { spaces, ..Wanted::default() }, &actual);

@@ -1,10 +1,6 @@
 //! Every legal move of a slot, and that no sequence of moves ever has two tasks or loses one.
 
-use std::{
-    cell::Cell,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use proptest::prelude::*;
 
@@ -64,7 +60,7 @@ fn a_second_task_is_refused_in_every_state_that_holds_one() {
         |_| (),
         |slot| slot.follow(State::Standby, second(1), second(9)),
         |slot| slot.follow(State::Serving, second(1), second(9)),
-        |slot| drop(slot.close(second(9))),
+        |slot| assert!(slot.close(second(9))),
         |slot| {
             slot.close(second(1));
             slot.check(second(2), second(3), second(3));
@@ -132,7 +128,9 @@ proptest! {
                         held = Some(task);
                     }
                 }
-                1 => drop(slot.close(second(now + 3))),
+                1 => {
+                    slot.close(second(now + 3));
+                }
                 2 => {
                     let ended = slot.ended();
                     prop_assert_eq!(ended.is_some(), held.take().is_some());
@@ -140,7 +138,9 @@ proptest! {
                 }
                 3 => slot.park(),
                 4 => slot.wait_until(Some(second(now))),
-                5..=7 => drop(slot.check(second(now), second(now + 3), second(now + 3))),
+                5..=7 => {
+                    slot.check(second(now), second(now + 3), second(now + 3));
+                }
                 _ => slot.follow(STATES[step - 8], second(now), second(now + 3)),
             }
             prop_assert_eq!(slot.task().is_some(), held.is_some(), "a task was lost or made up");
