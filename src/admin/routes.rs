@@ -32,7 +32,7 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(30);
 /// Orders have no body; what is larger than this is not even read.
 const MAX_BODY_BYTES: usize = 1024;
 
-const GONE: &str = "nobody supervises the lanes any more; restart the process, its log says why";
+const GONE: &str = "nobody supervises the lanes: the host stops, or its supervisor has ended or hangs; if it does not stop, restart the process, its log says why";
 
 /// The whole server behind its gate.
 pub(super) fn router(desk: Desk, gate: Gate) -> Router {
@@ -81,7 +81,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 
 /// Whether the process does its work at all; a lane that is down is no reason to restart it.
 async fn alive(State(desk): State<Desk>) -> Response {
-    match desk.look() {
+    match desk.live().await {
         Some(_) => Json(json!({ "status": "alive", "version": env!("CARGO_PKG_VERSION") })).into_response(),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, GONE),
     }
@@ -106,14 +106,16 @@ impl<'a> From<&'a LaneStatus> for Down<'a> {
 /// Whether every lane was attempted once. One that was and does not serve is named, and does not take the host out of
 /// service: its neighbours serve.
 async fn ready(State(desk): State<Desk>) -> Response {
-    let Some(host) = desk.look() else { return refuse(StatusCode::SERVICE_UNAVAILABLE, GONE) };
+    let Some(host) = desk.live().await else { return refuse(StatusCode::SERVICE_UNAVAILABLE, GONE) };
     let (serving, standby) = (host.count(LaneState::Serving), host.count(LaneState::Standby));
     if !host.ready {
         let waiting: Vec<Down<'_>> = host.lanes.iter().filter(|lane| lane.generation == 0).map(Down::from).collect();
         let body = json!({ "error": not_ready(&host, waiting.len()), "ready": false, "waiting": waiting });
         return (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
     }
-    let is_down = |lane: &&LaneStatus| !matches!(lane.state, LaneState::Serving | LaneState::Standby);
+    let is_up = |lane: &LaneStatus| matches!(lane.state, LaneState::Serving | LaneState::Standby);
+    // What was drained is down because somebody said so.
+    let is_down = |lane: &&LaneStatus| !is_up(lane) && !lane.drained;
     let down: Vec<Down<'_>> = host.lanes.iter().filter(is_down).map(Down::from).collect();
     let lanes = host.lanes.len();
     Json(json!({ "ready": true, "lanes": lanes, "serving": serving, "standby": standby, "down": down })).into_response()
@@ -242,7 +244,7 @@ async fn order(desk: &Desk, order: Order) -> Response {
         return refuse(StatusCode::GATEWAY_TIMEOUT, error);
     };
     match answer {
-        Ok(Answer::Taken) => (StatusCode::ACCEPTED, Json(json!({ "taken": true }))).into_response(),
+        Ok(Answer::Taken(lanes)) => (StatusCode::ACCEPTED, Json(json!({ "lanes": lanes }))).into_response(),
         Ok(Answer::Reloaded(outcome)) => reloaded(outcome),
         Ok(Answer::NoLane(space)) => no_lane(&space),
         Ok(Answer::Refused(error)) => refuse(StatusCode::CONFLICT, error),

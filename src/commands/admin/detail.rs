@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     figures::{count, safe, span},
-    table::Look,
+    table::{Look, bare},
 };
 use crate::supervisor::status::LaneStatus;
 
@@ -18,10 +18,16 @@ const LABEL: usize = 13;
 pub fn draw(lane: &LaneStatus, look: &Look) -> String {
     let ago = |at_ms: u64| span(Duration::from_millis(look.now_ms.saturating_sub(at_ms)));
     let text = |value: &Option<String>| value.clone();
-    let lease = lane.lease_revision.map(|revision| {
-        let holder = lane.lease_holder.as_deref().unwrap_or("unknown");
-        format!("revision {revision}, held by {holder}")
-    });
+    let lease = match (lane.lease_revision, &lane.lease_holder) {
+        (_, Some(holder)) => Some(format!("held by {holder}")),
+        (Some(revision), None) => Some(format!("revision {revision}, held here")),
+        (None, None) => None,
+    };
+    let plural = if lane.connections == 1 { "" } else { "s" };
+    let last_fault = lane
+        .last_fault
+        .as_ref()
+        .map(|fault| format!("{} {} ago: {}", fault.code, ago(fault.at_ms), bare(&fault.text, lane, &fault.code)));
     let facts = [
         ("space", Some(lane.space.to_string())),
         (
@@ -30,19 +36,16 @@ pub fn draw(lane: &LaneStatus, look: &Look) -> String {
         ),
         ("reason", Some(lane.reason.clone()).filter(|reason| !reason.is_empty())),
         ("attempt", Some(format!("{}, generation {}", lane.attempt, lane.generation))),
-        ("lease", lease.or_else(|| lane.lease_holder.as_ref().map(|holder| format!("held by {holder}")))),
+        ("lease", lease),
         ("preferred", text(&lane.preferred_host)),
         (
             "connected to",
-            lane.connected_to.as_ref().map(|server| format!("{server}, {} connections", lane.connections)),
+            lane.connected_to.as_ref().map(|server| format!("{server}, {} connection{plural}", lane.connections)),
         ),
         ("credential", credential(lane, look.now_ms)),
         ("rates", Some(rates(lane))),
         ("backlog", Some(backlog(lane))),
-        (
-            "last fault",
-            lane.last_fault.as_ref().map(|fault| format!("{} {} ago: {}", fault.code, ago(fault.at_ms), fault.text)),
-        ),
+        ("last fault", last_fault),
         ("tags", tags(&lane.tags)),
     ];
     let mut out = String::new();

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use lanekeeper_wire::Space;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::{AdminArgs, figures::safe};
 use crate::supervisor::status::Outcome;
@@ -65,10 +65,10 @@ impl LaneOrder {
 
     fn told(self) -> &'static str {
         match self {
-            Self::Reopen => "is closed and opened again",
-            Self::Unpark => "is tried again",
-            Self::Drain => "is handed over",
-            Self::Undrain => "takes part again",
+            Self::Reopen => "closed and opened again",
+            Self::Unpark => "tried again",
+            Self::Drain => "handed over",
+            Self::Undrain => "taking part again",
         }
     }
 }
@@ -102,19 +102,30 @@ pub async fn lane(order: LaneOrder, args: LaneOrderArgs) -> Result<()> {
 /// # Errors
 /// The host does not answer, knows no such lane, or refuses.
 pub async fn drain(order: LaneOrder, args: DrainArgs) -> Result<()> {
-    let (path, which) = match &args.space {
-        Some(space) => (format!("/lanes/{space}/{}", order.path()), format!("lane `{space}`")),
-        None => (format!("/{}", order.path()), "every lane".to_owned()),
+    let path = match &args.space {
+        Some(space) => format!("/lanes/{space}/{}", order.path()),
+        None => format!("/{}", order.path()),
     };
-    args.admin.client()?.post(&path).await?.json::<Value>()?;
-    say(&format!("{which} {}; `lanekeeper lanes` shows how far it is\n", order.told()))
+    let taken: Taken = args.admin.client()?.post(&path).await?.json()?;
+    let names: Vec<String> = taken.lanes.iter().map(|space| format!("`{space}`")).collect();
+    if names.is_empty() {
+        return say("no lane is concerned\n");
+    }
+    say(&format!("{}: {}; `lanekeeper lanes` shows how far it is\n", order.told(), names.join(", ")))
+}
+
+/// The lanes that took an order.
+#[derive(Debug, Deserialize)]
+struct Taken {
+    lanes: Vec<Space>,
 }
 
 /// A reload that was applied, in a few lines.
 #[must_use]
 pub fn told(outcome: &Outcome) -> String {
-    let hash: String = outcome.hash.chars().take(12).collect();
-    let mut out = format!("generation {} of manifest {hash} is in force: {}\n", outcome.generation, outcome.plan);
+    let hash: String = safe(&outcome.hash).chars().take(12).collect();
+    let mut out =
+        format!("generation {} of manifest {hash} is in force: {}\n", outcome.generation, safe(&outcome.plan));
     for (word, spaces) in [
         ("opened", &outcome.opened),
         ("closed", &outcome.closed),
@@ -129,10 +140,9 @@ pub fn told(outcome: &Outcome) -> String {
     }
     out.push_str(&format!("  {:9} {}\n", "unchanged", outcome.unchanged));
     for (what, why) in &outcome.refused {
-        out.push_str(&format!("  {:9} {what}: {why}\n", "refused"));
+        out.push_str(&format!("  {:9} {}\n", "refused", safe(&format!("{what}: {why}"))));
     }
-    let lines: Vec<String> = out.lines().map(safe).collect();
-    lines.join("\n") + "\n"
+    out
 }
 
 fn say(text: &str) -> Result<()> {

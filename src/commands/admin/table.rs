@@ -189,17 +189,21 @@ fn head(host: &HostStatus, look: &Look) -> String {
             number => parts.push(format!("{number} {state}")),
         }
     }
-    if !host.ready {
-        parts.push("not every lane was attempted yet".to_owned());
+    let notes = [
+        (!host.ready, "not every lane was attempted yet"),
+        (host.draining, "draining"),
+        (!host.watching, "files are polled"),
+    ];
+    let notes = notes.into_iter().filter_map(|(is_so, note)| is_so.then_some(note));
+    let name = shorten(&safe(&host.host), look.width);
+    let line = |text: &str| shorten(text, look.width);
+    let mut out = paint(&name, Ink::Bold, look.has_colour);
+    let generation = format!("  generation {}", host.generation);
+    out.push_str(&generation);
+    for note in notes {
+        out.push_str(&paint(&format!(", {note}"), Ink::Yellow, look.has_colour));
     }
-    if host.draining {
-        parts.push("draining".to_owned());
-    }
-    if !host.watching {
-        parts.push("file changes are noticed by polling".to_owned());
-    }
-    let name = paint(&safe(&host.host), Ink::Bold, look.has_colour);
-    let mut out = format!("{name}  {}  generation {}\n", parts.join(", "), host.generation);
+    out.push_str(&format!("\n{}\n", line(&parts.join(", "))));
     if let Some(outcome) = host.last_reload.as_ref().filter(|outcome| !outcome.applied) {
         let first = outcome.refused.first().map_or_else(String::new, |(what, why)| format!(": {what}: {why}"));
         let line = shorten(&safe(&format!("last reload refused{first}")), look.width);
@@ -291,8 +295,7 @@ fn state(lane: &LaneStatus) -> Cell {
         LaneState::Parked => Ink::Red,
         LaneState::Waiting | LaneState::Opening | LaneState::Closing => Ink::Yellow,
     };
-    let drained = if lane.drained { " (drained)" } else { "" };
-    Cell::new(format!("{}{drained}", lane.state), ink)
+    Cell::new(lane.state.as_str(), ink)
 }
 
 /// Everything between taken and settled.
@@ -327,12 +330,13 @@ fn fault(lane: &LaneStatus, now_ms: u64) -> Cell {
             Cell::new(safe(&format!("{code} {}", bare(text, lane, code))), Ink::Red)
         }
         None if lane.state == LaneState::Serving => Cell::plain(""),
+        None if lane.drained => Cell::new(safe(&format!("drained: {}", lane.reason)), Ink::Dim),
         None => Cell::new(safe(&lane.reason), Ink::Dim),
     }
 }
 
-/// The fault's line without the space and the code, which have columns of their own.
-fn bare<'a>(text: &'a str, lane: &LaneStatus, code: &str) -> &'a str {
+/// The fault's line without the space and the code, which stand beside it.
+pub(super) fn bare<'a>(text: &'a str, lane: &LaneStatus, code: &str) -> &'a str {
     let text = text.strip_prefix(&format!("space `{}`: ", lane.space)).unwrap_or(text);
     text.strip_suffix(&format!(" [{code}]")).unwrap_or(text)
 }

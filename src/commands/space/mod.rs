@@ -208,10 +208,7 @@ async fn remove(args: RemoveArgs) -> Result<()> {
     if removed.is_none() && !has_account && !has_credentials {
         bail!("there is no space `{space}`: no entry, no account, no credentials");
     }
-    say(&format!(
-        "removed `{space}` from the manifest, and its account and credentials\n{}",
-        removed.map_or("", hint)
-    ))
+    say(&format!("removed `{space}` from the manifest, and its account and credentials\n{}", removed.map_or("", hint)))
 }
 
 /// A host does not take it for granted that its last lane is to be closed.
