@@ -43,18 +43,19 @@ pub async fn raise(
     Ok((account, provisioner))
 }
 
-/// Makes the broker at `url` forget the account of `space`, and with it everything the space holds. Nothing happens where
-/// the home has no such account.
+/// Makes the broker at `url` forget the account of `space`, so that nobody gets in any more, and gives the account's id; `None`
+/// where the home has no such account. What the account stored stays in the broker's files, and the home keeps its keys:
+/// [`raise`] brings both back.
 ///
 /// # Errors
 /// The broker refuses.
-pub async fn raze(home: &Home, url: &str, space: &Space) -> Result<bool> {
-    let Some(account) = home.space(space)? else { return Ok(false) };
+pub async fn raze(home: &Home, url: &str, space: &Space) -> Result<Option<String>> {
+    let Some(account) = home.space(space)? else { return Ok(None) };
     let system = home.system_client(url).await?;
     let deleted = system.delete_account(&account).await;
     system.close().await;
     deleted?;
-    Ok(true)
+    Ok(Some(account.account_id().to_owned()))
 }
 
 /// Writes the lane's credentials into `<root>/<space>`. A directory that is not there appears complete, in one step; in one

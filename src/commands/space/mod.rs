@@ -37,7 +37,7 @@ pub struct SpaceArgs {
 enum SpaceCommand {
     /// Make a space: its account, streams and credentials, then its entry in the manifest.
     Add(AddArgs),
-    /// Take a space out of the manifest; with --purge also everything that is kept of it.
+    /// Take a space out of the manifest; with --purge also its account and its credentials.
     Remove(RemoveArgs),
     /// List the spaces of the manifest.
     List(ListArgs),
@@ -78,7 +78,8 @@ pub struct AddArgs {
 pub struct RemoveArgs {
     /// The space's name.
     pub space: Space,
-    /// Also delete its account at the broker, with every post it holds, and its credentials. There is no way back.
+    /// Also delete its account at the broker, so that none of its credentials lets anybody in, and its lane's
+    /// credentials. The broker's files and the operator's keys of the space are left, so `add` can bring it back.
     #[arg(long, requires_all = ["home", "server", "credentials_root"])]
     pub purge: bool,
     /// The directory with the operator's keys.
@@ -182,33 +183,32 @@ async fn add(args: AddArgs) -> Result<()> {
 
 async fn remove(args: RemoveArgs) -> Result<()> {
     let manifest = args.files.host()?.manifest;
-    let root = args.credentials_root.clone().filter(|_| args.purge);
-    let _turn = match &root {
-        Some(root) => Some(turn(root.clone()).await?),
-        None => None,
-    };
     let space = args.space.clone();
-    let removed = with_place(&manifest, {
-        let space = space.clone();
-        move |place| place.remove(&space)
-    })
-    .await?;
-    let (Some(root), Some(home), Some(server)) = (root, args.home, args.server) else {
-        let Some(removed) = removed else {
+    let take_out = move |place: &Place| place.remove(&space);
+    let space = args.space;
+    let (true, Some(root), Some(home), Some(server)) = (args.purge, args.credentials_root, args.home, args.server)
+    else {
+        let Some(removed) = with_place(&manifest, take_out).await? else {
             bail!("{} has no entry for `{space}`; nothing was changed", manifest.display())
         };
-        return say(&format!(
-            "removed `{space}` from the manifest; its account and credentials are kept\n{}",
-            hint(removed)
-        ));
+        let told = format!("removed `{space}` from the manifest; its account and credentials are kept\n");
+        return say(&(told + hint(removed)));
     };
     let home = open_home(&home)?;
-    let has_account = Box::pin(provisioning::raze(&home, &server, &space)).await?;
+    let root = fs::canonicalize(&root).with_context(|| format!("look at {}", root.display()))?;
+    let _turn = turn(root.clone()).await?;
+    // First the entry: a host lets go of the space before it is gone.
+    let removed = with_place(&manifest, take_out).await?;
+    let account = Box::pin(provisioning::raze(&home, &server, &space)).await?;
     let has_credentials = provisioning::remove_credentials(&root, &space)?;
-    if removed.is_none() && !has_account && !has_credentials {
+    if removed.is_none() && account.is_none() && !has_credentials {
         bail!("there is no space `{space}`: no entry, no account, no credentials");
     }
-    say(&format!("removed `{space}` from the manifest, and its account and credentials\n{}", removed.map_or("", hint)))
+    let files = account.map_or_else(String::new, |account| {
+        format!("what it stored is in the broker's files until you remove them: jetstream/{account}\n")
+    });
+    let told = format!("removed `{space}` from the manifest, and its account and credentials\n{files}");
+    say(&(told + removed.map_or("", hint)))
 }
 
 /// A host does not take it for granted that its last lane is to be closed.

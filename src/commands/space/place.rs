@@ -20,6 +20,8 @@ use crate::{
     manifest,
 };
 
+/// How a file that is not in place yet is called. No manifest has such a name.
+const STAGED: (&str, &str) = (".lanekeeper-space-", ".tmp");
 /// The mode of a file that was not there before: it holds no secret.
 const NEW_MODE: u32 = 0o644;
 /// How often an edit starts over because somebody else wrote meanwhile.
@@ -67,6 +69,7 @@ impl Place {
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(io::Error::from)
             .with_context(|| format!("lock {}", dir.display()))?;
+        sweep(dir)?;
         Ok(Self { path, is_dir, _lock: lock })
     }
 
@@ -93,6 +96,10 @@ impl Place {
         if let Some((path, there)) = entries.iter().find(|(_, there)| fold(&there.name) == fold(space.as_str())) {
             bail!("{} has an entry for `{}` already; remove it first, or edit it", path.display(), there.name);
         }
+        let path = self.file_of(space);
+        if self.is_dir && fs::symlink_metadata(&path).is_ok() {
+            bail!("{} is there and holds no entry for `{space}`; rename it, its name is needed", path.display());
+        }
         if !self.files()?.is_empty() {
             let loaded = manifest::load(&self.path, host);
             loaded.context("the manifest has faults; mend them first, nothing was changed")?;
@@ -112,7 +119,7 @@ impl Place {
                 entry::add(&without_allow_empty(text)?, entry).map(Some)
             });
         }
-        let path = self.path.join(format!("{}.toml", entry.space));
+        let path = self.file_of(&entry.space);
         let staged = stage(&path, &entry.text()?, None)?;
         check(staged.path(), host)?;
         staged
@@ -152,6 +159,11 @@ impl Place {
         Ok(Some(Removed { left }))
     }
 
+    /// Where the entry of `space` goes in a directory.
+    fn file_of(&self, space: &Space) -> PathBuf {
+        self.path.join(format!("{space}.toml"))
+    }
+
     /// The files of the manifest that are there, sorted.
     fn files(&self) -> Result<Vec<PathBuf>> {
         if !self.is_dir {
@@ -168,6 +180,19 @@ impl Place {
         files.sort();
         Ok(files)
     }
+}
+
+/// Removes what an earlier run that was killed left. The lock is held, so none of it is in use.
+fn sweep(dir: &Path) -> Result<()> {
+    let listing = || format!("list {}", dir.display());
+    for entry in fs::read_dir(dir).with_context(listing)? {
+        let name = entry.with_context(listing)?.file_name().to_string_lossy().into_owned();
+        if name.starts_with(STAGED.0) && name.ends_with(STAGED.1) {
+            let path = dir.join(name);
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Where a manifest that is not there yet will be.
@@ -223,7 +248,7 @@ fn read(path: &Path) -> Result<Option<String>> {
 fn stage(path: &Path, text: &str, like: Option<&Path>) -> Result<NamedTempFile> {
     let dir = parent(path)?;
     let doing = || format!("write a new {} beside it", path.display());
-    let mut staged = Builder::new().prefix(".space-").suffix(".tmp").tempfile_in(dir).with_context(doing)?;
+    let mut staged = Builder::new().prefix(STAGED.0).suffix(STAGED.1).tempfile_in(dir).with_context(doing)?;
     staged.write_all(text.as_bytes()).with_context(doing)?;
     let mut mode = NEW_MODE;
     if let Some(like) = like {
