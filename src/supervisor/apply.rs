@@ -220,10 +220,11 @@ impl Host {
     }
 
     /// Says that the last reload is done, where it is.
-    pub(crate) fn settle_report(&mut self) {
-        if self.report.settle()
-            && let Some(outcome) = self.report.last.as_ref().filter(|outcome| outcome.applied)
-        {
+    pub(crate) fn settle_report(&mut self, now: Instant) {
+        if !self.report.settle() {
+            return;
+        }
+        if let Some(outcome) = self.report.last.as_ref().filter(|outcome| outcome.applied) {
             for (space, reason) in &outcome.refused {
                 tracing::warn!(%space, %reason, "refused, it goes on as it was");
             }
@@ -239,6 +240,9 @@ impl Host {
                 "manifest settled"
             );
         }
+        // What is shown after an answer must not be older than the answer.
+        self.show(now);
+        self.report.answer();
     }
 }
 

@@ -167,7 +167,7 @@ impl Host {
             self.fill(now);
             self.note_ready();
         }
-        self.settle_report();
+        self.settle_report(now);
         if now.saturating_duration_since(self.ticked_at) >= TICK {
             self.ticked_at = now;
             for seat in self.seats.values_mut() {
@@ -316,7 +316,7 @@ fn open(
     let launched = launcher.launch(seat.lane_config(), stop.clone());
     seat.generation += 1;
     let generation = seat.generation;
-    let run = Run { generation, stop, abort: launched.task.abort_handle(), watch: launched.watch.clone() };
+    let run = Run { generation, stop, abort: launched.abort.clone(), watch: launched.watch.clone() };
     tracing::info!(space = %seat.space(), generation, attempt = seat.attempt + 1, reason = %seat.reason, "opening");
     if let Err(run) = seat.open(run, by) {
         tracing::error!(space = %seat.space(), "a second task of one lane was refused, this is a defect");

@@ -32,6 +32,7 @@ pub(crate) trait Launcher: Send + Sync + 'static {
 /// A started task.
 pub(crate) struct Launched {
     pub(crate) task: JoinHandle<Result<(), Fault>>,
+    pub(crate) abort: AbortHandle,
     /// What the credential directory held before the lane read it.
     pub(crate) content: oneshot::Receiver<String>,
     pub(crate) state: watch::Receiver<State>,
@@ -99,7 +100,7 @@ impl Launcher for Lanes {
             }
             Box::pin(lane.run(stop)).await
         });
-        Launched { task, content, state: watch.state.clone(), watch }
+        Launched { abort: task.abort_handle(), task, content, state: watch.state.clone(), watch }
     }
 
     fn preflight(&self, config: LaneConfig) -> BoxFuture<'static, Result<(), Fault>> {
@@ -123,7 +124,7 @@ pub(crate) async fn follow(
     launched: Launched,
     notes: mpsc::Sender<(Space, u64, Note)>,
 ) -> (Space, u64, Ended) {
-    let Launched { mut task, mut content, mut state, watch: _ } = launched;
+    let Launched { mut task, abort: _, mut content, mut state, watch: _ } = launched;
     let (mut has_content, mut has_state) = (true, true);
     loop {
         let note = tokio::select! {

@@ -19,6 +19,8 @@ mod report;
 mod seat;
 mod settings;
 mod show;
+#[cfg(test)]
+mod sim;
 mod slot;
 pub mod status;
 

@@ -42,14 +42,6 @@ impl Report {
         (self.trying, self.closing, self.waiting) = (trying, closing, waiting);
     }
 
-    /// Answers somebody with an outcome that is not worth remembering.
-    pub(crate) fn answer_with(outcome: &Outcome, waiting: Vec<oneshot::Sender<Outcome>>) {
-        for reply in waiting {
-            // Whoever asked may be gone.
-            let _ = reply.send(outcome.clone());
-        }
-    }
-
     /// A preflight has answered; `refused` is why not.
     pub(crate) fn tried(&mut self, space: &Space, refused: Option<String>) {
         let Some(outcome) = self.last.as_mut().filter(|_| self.trying.remove(space)) else { return };
@@ -78,18 +70,23 @@ impl Report {
         self.closing.remove(space);
     }
 
-    /// True once when the last thing was done.
+    /// Marks the outcome settled, once, when the last thing was done.
     pub(crate) fn settle(&mut self) -> bool {
         let is_done = self.trying.is_empty() && self.closing.is_empty();
-        let Some(outcome) = self.last.as_mut().filter(|outcome| is_done && !outcome.settled) else { return false };
-        outcome.settled = true;
-        self.answer();
-        true
+        match self.last.as_mut().filter(|outcome| is_done && !outcome.settled) {
+            Some(outcome) => {
+                outcome.settled = true;
+                true
+            }
+            None => false,
+        }
     }
 
-    fn answer(&mut self) {
-        if let Some(outcome) = &self.last {
-            Self::answer_with(outcome, std::mem::take(&mut self.waiting));
+    /// Answers whoever waits with what is known.
+    pub(crate) fn answer(&mut self) {
+        for reply in std::mem::take(&mut self.waiting) {
+            // Whoever asked may be gone.
+            let _ = reply.send(self.last.clone().unwrap_or_default());
         }
     }
 }
