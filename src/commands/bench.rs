@@ -6,6 +6,7 @@
 mod ceiling;
 mod daemon;
 mod fan_out;
+mod lanes;
 mod meter;
 mod plain;
 mod publisher;
@@ -46,6 +47,11 @@ enum What {
     /// confirmed, and received and acknowledged on the second by as many plain durable consumers, each on a connection
     /// of its own.
     FanOut(FanOutArgs),
+    /// Serve many idle spaces and measure what each costs.
+    ///
+    /// Starts a broker, provisions the spaces, each with an account of its own, and starts `lanekeeper run` as a process
+    /// of its own; measures the time until every lane serves, then memory, connections and idle processor time.
+    Lanes(lanes::LanesArgs),
 }
 
 /// Arguments of `lanekeeper bench fan-out`.
@@ -98,12 +104,18 @@ pub struct FanOutArgs {
 /// # Errors
 /// A part could not be started, a copy was lost, or it was interrupted.
 pub async fn run(args: BenchArgs) -> Result<()> {
-    let What::FanOut(args) = args.what;
     let stop = signals::stop_on_signal()?;
     tokio::select! {
         biased;
         () = stop.cancelled() => anyhow::bail!("interrupted"),
-        result = Box::pin(fan_out(args)) => result,
+        result = measure(args.what) => result,
+    }
+}
+
+async fn measure(what: What) -> Result<()> {
+    match what {
+        What::FanOut(args) => Box::pin(fan_out(args)).await,
+        What::Lanes(args) => Box::pin(lanes::measure(args)).await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `lanekeeper bench fan-out` through the binary: every figure is there, nothing is lost, nothing is left behind.
+//! `lanekeeper bench` through the binary: every figure is there, nothing is lost, nothing is left behind.
 //!
 //! Small runs on a busy machine: no figure's size is asserted.
 
@@ -22,10 +22,15 @@ struct Run {
 
 /// Runs `bench fan-out` with these arguments and `--json`.
 async fn bench(args: &[&str]) -> Run {
+    bench_of("fan-out", args).await
+}
+
+/// Runs one benchmark with these arguments and `--json`.
+async fn bench_of(what: &str, args: &[&str]) -> Run {
     let dir = TempDir::new().unwrap();
     let json = dir.path().join("figures.json");
     let child = Command::new(env!("CARGO_BIN_EXE_lanekeeper"))
-        .args(["bench", "fan-out", "--json"])
+        .args(["bench", what, "--json"])
         .arg(&json)
         .args(args)
         // Whatever it leaves in the temporary directory is seen below.
@@ -155,4 +160,16 @@ async fn arguments_that_make_no_sense_are_refused_in_one_line() {
         assert!(!run.succeeded && run.json.is_none());
         assert!(run.errors.starts_with(wanted) && run.errors.trim_end().lines().count() == 1, "{}", run.errors);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_lanes_are_measured_on_a_host_of_their_own() {
+    let run = bench_of("lanes", &["--lanes", "3", "--idle-s", "1"]).await;
+    let figures = figures(&run);
+    assert_eq!(figures["lanes"], 3);
+    assert_eq!(figures["connections_per_lane"], 1.0);
+    for key in ["serving_s", "rss_mib_per_lane", "broker_rss_mib_per_lane", "idle_cpu_percent"] {
+        assert!(figures[key].is_number(), "{key} in {figures}");
+    }
+    assert!(run.text.contains("all serving after"), "{}", run.text);
 }

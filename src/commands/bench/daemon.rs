@@ -1,6 +1,6 @@
-//! The lane under test, as a process of its own.
+//! The daemon under test, as a process of its own.
 
-use std::{fs::File, path::PathBuf, process::Stdio, time::Duration};
+use std::{ffi::OsString, fs::File, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,42 +17,52 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of its log is shown when it failed.
 const LOG_TAIL_LINES: usize = 20;
 
-/// A running `lanekeeper serve`. Killed when dropped.
+/// A running daemon: one lane, or a host of many. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Daemon {
     child: Child,
     pid: u32,
     log: PathBuf,
     // Held so that what it prints never meets a closed pipe.
-    _lines: Lines<BufReader<ChildStdout>>,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Daemon {
-    /// Starts it for `site` and waits until it serves.
+    /// Starts `lanekeeper serve` for `site` and waits until it serves.
     ///
     /// # Errors
     /// It does not serve in time, with the end of its log.
     pub(super) async fn start(site: &Site, log: PathBuf) -> Result<Self> {
-        let program = std::env::current_exe().context("find the own binary, which is the lane's too")?;
+        let (space, credentials) = (site.space.as_str().into(), site.credentials.clone().into_os_string());
+        let url = OsString::from(&site.url);
+        let arguments =
+            ["serve".into(), "--space".into(), space, "--server".into(), url, "--credentials".into(), credentials];
+        let mut daemon = Self::launch(&arguments, log)?;
+        match timeout(PATIENCE, daemon.lines.next_line()).await {
+            Ok(Ok(Some(line))) if line.starts_with("serving ") => Ok(daemon),
+            Ok(Ok(_)) | Ok(Err(_)) => bail!("the lane ended before it served:\n{}", daemon.log_tail()),
+            Err(_) => bail!("the lane does not serve after {} s:\n{}", PATIENCE.as_secs(), daemon.log_tail()),
+        }
+    }
+
+    /// Starts this program with `arguments` and does not wait.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn launch(arguments: &[OsString], log: PathBuf) -> Result<Self> {
+        let program = std::env::current_exe().context("find the own binary, which is the daemon's too")?;
         let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let mut child = Command::new(program)
-            .args(["serve", "--space", site.space.as_str(), "--server", &site.url, "--credentials"])
-            .arg(&site.credentials)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(file)
             .kill_on_drop(true)
             .spawn()
-            .context("start the lane")?;
-        let pid = child.id().context("the lane ended at once")?;
-        let mut lines = BufReader::new(child.stdout.take().context("the lane has no output")?).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await;
-        let daemon = Self { child, pid, log, _lines: lines };
-        match line {
-            Ok(Ok(Some(line))) if line.starts_with("serving ") => Ok(daemon),
-            Ok(Ok(_)) | Ok(Err(_)) => bail!("the lane ended before it served:\n{}", daemon.log_tail()),
-            Err(_) => bail!("the lane does not serve after {} s:\n{}", PATIENCE.as_secs(), daemon.log_tail()),
-        }
+            .context("start the daemon")?;
+        let pid = child.id().context("the daemon ended at once")?;
+        let lines = BufReader::new(child.stdout.take().context("the daemon has no output")?).lines();
+        Ok(Self { child, pid, log, lines })
     }
 
     /// Its process id.
