@@ -210,7 +210,8 @@ impl Link {
         }
     }
 
-    /// Sends what is buffered and waits for the broker, at most `within`. True when the broker confirmed.
+    /// Has what is buffered written to the socket, at most `within`. No round trip: what the broker has read is known only
+    /// from an answer.
     pub(crate) async fn flush(&self, within: Duration) -> bool {
         matches!(timeout(within, self.client.flush()).await, Ok(Ok(())))
     }
