@@ -11,7 +11,7 @@ use async_nats::jetstream::consumer::pull::Config;
 use common::{Bench, QUIET, WAIT, frame, hand_over};
 use lanekeeper_broker::wait_until;
 use lanekeeper_peer::{Binding, ConnectError, Creds, CredsFault, Peer, PostDraft, Via};
-use lanekeeper_wire::{Channel, Lifecycle, StreamKind, names, subject};
+use lanekeeper_wire::{Channel, Lifecycle, Plane, StreamKind, names, subject};
 use tokio::time::Instant;
 
 /// Shorter than the silence after which a pull is replaced anyway: what takes less was resumed by the reconnect.
@@ -44,6 +44,8 @@ async fn live_and_durable_resume_after_a_broker_restart() {
         })
         .await
         .unwrap();
+        // Connected comes before the subscriptions are sent again; an answer on the same connection comes after.
+        bob.probe(Plane::Delivery).await;
         let started = Instant::now();
         let posted = ada.post(&team(), PostDraft::text("live again")).await.unwrap();
         let heard = to_bob.recv_within(WAIT).await.unwrap();
