@@ -122,13 +122,17 @@ async fn ready(State(desk): State<Desk>) -> Response {
 }
 
 fn not_ready(host: &HostStatus, waiting: usize) -> String {
-    let refused = host.last_reload.as_ref().filter(|outcome| !outcome.applied);
-    match refused.and_then(|outcome| outcome.refused.first()) {
-        Some((what, why)) if host.lanes.is_empty() => format!("no manifest was applied yet: {what}: {why}"),
-        Some(_) | None if host.lanes.is_empty() => "no manifest was applied yet; wait, or look at the log".to_owned(),
-        Some(_) | None => {
-            format!("{waiting} of {} lanes were not attempted yet; wait, or look at /lanes", host.lanes.len())
+    if !host.lanes.is_empty() {
+        return format!("{waiting} of {} lanes were not attempted yet; wait, or look at /lanes", host.lanes.len());
+    }
+    let refused =
+        host.last_reload.as_ref().filter(|outcome| !outcome.applied).map(|outcome| outcome.refused.as_slice());
+    match refused {
+        Some([(what, why), rest @ ..]) => {
+            let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
+            format!("no manifest was applied yet: {what}: {why}{more}")
         }
+        Some([]) | None => "no manifest was applied yet; wait, or look at the log".to_owned(),
     }
 }
 

@@ -20,6 +20,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(super) use desk::desk;
+
 use super::files::FileArgs;
 use crate::{
     admin::Admin,
@@ -85,7 +87,7 @@ async fn supervise(args: &RunArgs, host: HostConfig, lanes: runtime::Handle) -> 
     let mut beside = JoinSet::new();
     // The admin server answers until the last lane is closed.
     let last = CancellationToken::new();
-    beside.spawn(admin.serve(desk::desk(handle.clone()), last.clone()));
+    beside.spawn(admin.serve(desk(handle.clone()), last.clone()));
     beside.spawn(service::report(handle.clone(), lanes, stop.clone()));
     beside.spawn(say_ready(handle.clone()));
     if let Some(path) = args.status_file.clone() {

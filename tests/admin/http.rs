@@ -68,24 +68,24 @@ impl Server {
 
     /// Sends a request with further header lines and a body.
     pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
+        Self::ask_at(self.address, method, path, headers, body).await
+    }
+
+    /// The same to another server.
+    pub(crate) async fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
         let host = if headers.iter().any(|line| line.starts_with("Host:")) {
             String::new()
         } else {
-            format!("Host: {}\r\n", self.address)
+            format!("Host: {address}\r\n")
         };
         let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
         let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        self.raw(&format!("{method} {path} HTTP/1.1\r\n{host}{lines}{length}\r\n{body}")).await
+        send(address, &format!("{method} {path} HTTP/1.1\r\n{host}{lines}{length}\r\n{body}")).await
     }
 
     /// Sends these bytes and reads to the end.
     pub(crate) async fn raw(&self, text: &str) -> Reply {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // The server may have answered and closed before everything is sent.
-        let _ = stream.write_all(text.as_bytes()).await;
-        let mut bytes = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("an answer in time");
-        Reply::parse(&String::from_utf8(bytes).unwrap())
+        send(self.address, text).await
     }
 
     /// Asks it to stop and waits until it has.
@@ -93,6 +93,15 @@ impl Server {
         self.stop.cancel();
         timeout(PATIENCE, self.task).await.expect("an end in time").unwrap();
     }
+}
+
+async fn send(address: SocketAddr, text: &str) -> Reply {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The server may have answered and closed before everything is sent.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let mut bytes = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("an answer in time");
+    Reply::parse(&String::from_utf8(bytes).unwrap())
 }
 
 impl Reply {

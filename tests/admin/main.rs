@@ -7,6 +7,7 @@ mod access;
 mod answers;
 mod bounds;
 mod commands;
+mod host;
 mod http;
 mod recorded;
 mod table;

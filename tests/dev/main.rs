@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of a test may end it with a panic")]
 
 mod running;
+mod spaces;
 mod state;
 mod story;
 

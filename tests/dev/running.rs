@@ -89,6 +89,11 @@ impl Dev {
         self.wait_line(LAST_HINT).await;
     }
 
+    /// Everything it printed so far, as far as it was waited for.
+    pub(crate) fn told(&self) -> &[String] {
+        &self.told
+    }
+
     /// Its broker. Some line was read by now, so there is one.
     pub(crate) fn broker(&self) -> BrokerProcess {
         let parent = self.child.id().unwrap();

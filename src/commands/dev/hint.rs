@@ -5,7 +5,7 @@
 use anyhow::Result;
 use lanekeeper_wire::{StreamKind, names, subject};
 
-use super::{narrator::Narrator, stage::Stage};
+use super::{narrator::Narrator, spaces::Spaces, stage::Stage};
 use crate::mesh::{Member, member_credentials};
 
 /// Prints it.
@@ -28,6 +28,23 @@ pub(super) fn print(stage: &Stage, say: &mut Narrator) -> Result<()> {
     say.line(python(stage)?)?;
     say.line("A second daemon is refused while this one holds the lease:")?;
     say.line(format_args!("  lanekeeper serve --space {space} --server {url} --credentials {lane}"))
+}
+
+/// Prints what to try with further spaces.
+///
+/// # Errors
+/// Nobody reads standard output any more.
+pub(super) fn print_spaces(stage: &Stage, spaces: &Spaces, say: &mut Narrator) -> Result<()> {
+    let (manifest, address) = (spaces.manifest.display(), &spaces.address);
+    say.line(format_args!("\nThe further spaces stand in {manifest}. Look at their lanes, add one, take one out:"))?;
+    say.line(format_args!("  lanekeeper lanes --watch --admin {address}"))?;
+    say.line(format_args!(
+        "  lanekeeper space add another --manifest {manifest} --server {} --home {} --credentials-root {}",
+        stage.site.url,
+        stage.mesh().home.dir().display(),
+        spaces.credentials.display()
+    ))?;
+    say.line(format_args!("  lanekeeper space remove another --manifest {manifest}"))
 }
 
 /// A script that a newcomer can paste.

@@ -8,6 +8,7 @@ mod hint;
 mod lane;
 mod narrator;
 mod online;
+mod spaces;
 mod stage;
 mod state;
 mod story;
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use self::{lane::Served, narrator::Narrator, stage::Stage, state::State, story::Story};
+use self::{lane::Served, narrator::Narrator, spaces::Spaces, stage::Stage, state::State, story::Story};
 use crate::signals;
 
 /// Arguments of `lanekeeper dev`.
@@ -31,6 +32,9 @@ pub struct DevArgs {
     /// private temporary directory is used and removed at the end.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// After the story, make this many more spaces and serve them too, as a host with a manifest does.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub spaces: u16,
 }
 
 /// Plays the story, then serves until SIGTERM or SIGINT.
@@ -85,14 +89,50 @@ async fn play(
         fault = served.ended() => return Err(fault),
         told = Box::pin(story.play()) => told?,
     }
+    if args.spaces == 0 {
+        return linger(args, stage, say, stop, served, None).await;
+    }
+    let mut raising = Box::pin(Spaces::raise(stage, args.spaces, say, stop));
+    let raised = tokio::select! {
+        biased;
+        raised = &mut raising => raised,
+        // A stop ends the lane as well; what is half made is then closed in order, not dropped.
+        fault = served.ended() => if stop.is_cancelled() { (&mut raising).await } else { return Err(fault) },
+    };
+    drop(raising);
+    let Some(spaces) = raised.context("cannot serve the further spaces")? else { return interrupted(args) };
+    let result = linger(args, stage, say, stop, served, Some(&spaces)).await;
+    let closed = spaces.close().await;
+    result.and(closed)
+}
+
+/// Goes on serving until a signal, unless the story was all that was wanted.
+async fn linger(
+    args: &DevArgs,
+    stage: &Stage,
+    say: &mut Narrator,
+    stop: &CancellationToken,
+    served: &mut Served,
+    spaces: Option<&Spaces>,
+) -> Result<()> {
     if args.once {
         return Ok(());
     }
+    if let Some(spaces) = spaces {
+        hint::print_spaces(stage, spaces, say)?;
+    }
     hint::print(stage, say)?;
+    let spaces_ended = async {
+        match spaces {
+            Some(spaces) => spaces.ended().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         () = stop.cancelled() => say.line("\nstopping: the lane hands back its lease, then the broker stops"),
         fault = served.ended() => Err(fault),
+        fault = spaces_ended => Err(fault),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The desk over `handle`.
-pub(super) fn desk(handle: Handle) -> Desk {
+pub(in crate::commands) fn desk(handle: Handle) -> Desk {
     let (shown, pinged) = (handle.clone(), handle.clone());
     Desk::new(
         move || shown.is_alive().then(|| shown.status()),

@@ -38,6 +38,12 @@ pub struct Found {
 }
 
 impl Entry {
+    /// An entry that says no more than it must.
+    #[must_use]
+    pub fn new(space: Space, credentials: PathBuf) -> Self {
+        Self { space, credentials, servers: Vec::new(), is_enabled: true, tags: BTreeMap::new() }
+    }
+
     /// The entry as text.
     ///
     /// # Errors

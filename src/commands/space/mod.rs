@@ -24,7 +24,7 @@ use self::{
     place::{Place, Removed},
 };
 use super::files::FileArgs;
-use crate::provisioning;
+use crate::{config::HostConfig, provisioning};
 
 /// Arguments of `lanekeeper space`.
 #[derive(Debug, Clone, Args)]
@@ -146,6 +146,19 @@ impl Making<'_> {
         drop(provisioner);
         provisioning::write_credentials(self.credentials_root, self.home, &account, self.lane)
     }
+}
+
+/// Adds the entry to the manifest unless its space has one.
+///
+/// # Errors
+/// The manifest has faults, or cannot be written.
+pub async fn enter(manifest: &Path, host: &HostConfig, entry: Entry) -> Result<()> {
+    let host = host.clone();
+    let entered = with_place(manifest, move |place| {
+        let is_there = place.entries()?.iter().any(|(_, found)| found.name == entry.space.as_str());
+        if is_there { Ok(()) } else { place.add(&entry, &host) }
+    });
+    entered.await
 }
 
 async fn add(args: AddArgs) -> Result<()> {
