@@ -57,6 +57,8 @@ enum Other {
 
 /// The variable with the log filter, in the syntax of `tracing`.
 const LOG_VARIABLE: &str = "LANEKEEPER_LOG";
+/// The file watcher must never log: where the log lies in a directory that is watched, each line would make the next.
+const LOG_NEVER: &str = "notify=off";
 /// The client library reports every refused dial as an error of its own; the lane says it once, with the space.
 const LOG_DEFAULT: &str = "info,async_nats=off";
 /// The story speaks for itself; only what is wrong with it belongs in between.
@@ -68,7 +70,9 @@ fn main() -> ExitCode {
         Command::Run(_) | Command::Other(Other::Serve(_)) => LOG_DEFAULT,
         Command::Other(_) => LOG_DEFAULT_DEV,
     };
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
+    let filter =
+        std::env::var(LOG_VARIABLE).ok().and_then(|wanted| EnvFilter::try_new(format!("{wanted},{LOG_NEVER}")).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal();
     fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
     let result = match command {

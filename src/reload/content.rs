@@ -7,9 +7,17 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 /// Which files' permission bits count: a lane refuses a loose credential, so tightening it must count as a change.
 const CREDENTIAL_EXTENSION: &str = "creds";
 
+/// What stands for a directory whose delivery credential cannot be read.
+const UNREADABLE: &str = "unreadable";
+
+/// Whether the delivery credential could be read when this key was made.
+pub(crate) fn is_readable(content: &str) -> bool {
+    !content.starts_with(UNREADABLE)
+}
+
 /// The key of `dir`. Blocks on the file system.
 pub(crate) fn content_of(dir: &Path) -> String {
-    let mut key = lanekeeper_lane::credentials_hash(dir).unwrap_or_else(|| "unreadable".to_owned());
+    let mut key = lanekeeper_lane::credentials_hash(dir).unwrap_or_else(|| UNREADABLE.to_owned());
     let mode = |path: &Path| fs::metadata(path).map_or(0, |found| found.permissions().mode() & 0o7777);
     let mut modes = vec![(String::new(), mode(dir))];
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -38,7 +46,7 @@ mod tests {
         fs::write(&file, "one").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let one = content_of(dir.path());
-        assert!(missing.starts_with("unreadable") && one != missing);
+        assert!(!is_readable(&missing) && is_readable(&one));
         assert_eq!(content_of(dir.path()), one);
         fs::write(&file, "two").unwrap();
         let two = content_of(dir.path());

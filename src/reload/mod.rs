@@ -7,5 +7,5 @@ mod content;
 mod look;
 mod watch;
 
-pub(crate) use content::content_of;
+pub(crate) use content::{content_of, is_readable};
 pub(crate) use look::{Looked, Looker};

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     config::Faults,
     manifest::{Manifest, SpaceSpec},
-    reload::{Looked, Looker},
+    reload::{Looked, Looker, is_readable},
 };
 
 impl Host {
@@ -44,8 +44,22 @@ impl Host {
             Ok(manifest) => self.adopt(&manifest, askers),
             Err(faults) => self.refuse_faults(&faults, askers),
         }
+        self.read_again();
         let known = self.known_dirs();
         self.contents.retain(|dir, _| known.contains(dir));
+    }
+
+    /// A store that hung, or a file that could not be opened, is not given up: what can be read now is tried again, with
+    /// each look at most once.
+    fn read_again(&mut self) {
+        let now = Instant::now();
+        let is_back =
+            |seat: &Seat| self.contents.get(&seat.spec.credentials).is_some_and(|content| is_readable(content));
+        for seat in self.seats.values_mut().filter(|seat| seat.is_unread && is_back(seat)) {
+            if matches!(seat.slot, Slot::Parked { .. }) {
+                seat.wait_for(now, "its credentials can be read again");
+            }
+        }
     }
 
     fn refuse_faults(&mut self, faults: &Faults, askers: Vec<Asker>) {

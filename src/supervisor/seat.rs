@@ -72,6 +72,8 @@ pub(crate) struct Seat {
     /// Whether an attempt has come to a result.
     pub(crate) was_attempted: bool,
     pub(crate) has_served: bool,
+    /// Whether it is parked because its credentials could not be read.
+    pub(crate) is_unread: bool,
     /// Whether this run was through once, so that what follows is a redial.
     pub(crate) is_through: bool,
     pub(crate) last_fault: Option<FaultStatus>,
@@ -103,6 +105,7 @@ impl Seat {
             generation: 0,
             was_attempted: false,
             has_served: false,
+            is_unread: false,
             is_through: false,
             last_fault: None,
             place,
@@ -168,7 +171,7 @@ impl Seat {
         self.attempt = self.attempt.saturating_add(1);
         self.opened_with = Some(self.wanted.clone());
         (self.reopen, self.fault, self.refusal, self.trial) = (None, None, None, Trial::None);
-        (self.is_through, self.served) = (false, Duration::ZERO);
+        (self.is_through, self.is_unread, self.served) = (false, false, Duration::ZERO);
         self.say(if self.attempt > 1 { "trying again" } else { "opening" });
         Ok(())
     }
@@ -316,6 +319,7 @@ impl Seat {
                 tracing::error!(space = %self.spec.space, code = fault.code(), %fault,
                     "lane is parked until its credentials or the manifest change");
                 self.slot.park();
+                self.is_unread = matches!(fault.kind, FaultKind::CredentialUnreadable { .. });
                 self.say(&reason);
             }
         }

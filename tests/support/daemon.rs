@@ -50,9 +50,19 @@ impl Daemon {
 
     /// Starts the binary with any arguments.
     pub(crate) fn command(args: &[&str], log: &Path) -> Self {
+        Self::command_within(&[], args, &[], log)
+    }
+
+    /// Starts the binary with any arguments and further variables, below the command `within`.
+    pub(crate) fn command_within(within: &[&str], args: &[&str], variables: &[(&str, &str)], log: &Path) -> Self {
         let file = File::options().create(true).append(true).open(log).unwrap();
-        let mut child = Command::new(binary())
+        let program = within.first().map_or_else(binary, PathBuf::from);
+        let itself = (!within.is_empty()).then(binary);
+        let mut child = Command::new(program)
+            .args(within.iter().skip(1))
+            .args(itself)
             .args(args)
+            .envs(variables.iter().copied())
             // Everything, so that the search for secrets in it means something.
             .env("LANEKEEPER_LOG", "trace")
             .stdin(Stdio::null())

@@ -85,6 +85,21 @@ async fn a_parked_lane_opens_when_a_credential_the_manifest_or_an_operator_chang
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lane_whose_credentials_could_not_be_read_is_tried_again_while_they_can_be() {
+    let unreadable = || FaultKind::CredentialUnreadable { path: "x".to_owned(), reason: "it hangs".to_owned() };
+    let sim = Sim::start(&[("a", Act::Fail(unreadable())), ("b", Act::Fail(unreadable()))]).await;
+    std::fs::remove_file(sim.dir.path().join("b/delivery.creds")).unwrap();
+    sim.until("ready", |status| status.ready).await;
+    sleep(sim.settings.poll * 10).await;
+    let (starts, missing) = (sim.starts("a"), sim.starts("b"));
+    assert!((8..=12).contains(&starts), "{starts} attempts in ten polls");
+    assert!(missing <= 2, "a file that is not there is waited for: {missing}");
+    sim.act("a", Act::Serve);
+    sim.until_state("a", LaneState::Serving).await;
+    sim.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deaf_lane_is_aborted_at_its_deadline_and_only_then_replaced() {
     let sim = Sim::start(&[("deaf", Act::Deaf), ("good", Act::Serve)]).await;
     sim.until_state("deaf", LaneState::Serving).await;
