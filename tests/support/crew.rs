@@ -63,6 +63,20 @@ impl Crew {
         Self { channel: channel(on), members, received }
     }
 
+    /// Joins members that are connected already, in raw mode, to `on`. A daemon must serve.
+    pub(crate) async fn of(peers: Vec<Peer>, on: &str) -> Self {
+        let (received, _) = watch::channel(0);
+        let mut members = Vec::new();
+        for peer in peers {
+            let joined = peer.join(&channel(on)).await.unwrap();
+            assert!(joined.state.is_durable(), "{joined}");
+            let seen = Arc::<Mutex<Vec<Seen>>>::default();
+            tokio::spawn(receive(peer.messages().unwrap(), Arc::clone(&seen), received.clone()));
+            members.push((peer, seen));
+        }
+        Self { channel: channel(on), members, received }
+    }
+
     /// The `index`th member.
     pub(crate) fn member(&self, index: usize) -> &Peer {
         &self.members[index].0
