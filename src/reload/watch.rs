@@ -4,7 +4,7 @@
 //! carries no data: an event that matters means `go and look`. Where the system refuses watches, polling remains.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ffi::OsString,
     fs,
     os::unix::fs::MetadataExt as _,
@@ -151,9 +151,9 @@ impl Eyes {
         }
         self.watched.retain(|dir, inode| wanted.get(dir) == Some(inode));
         for (dir, inode) in wanted {
-            if !self.watched.contains_key(&dir) {
-                watcher.watch(&dir, RecursiveMode::NonRecursive)?;
-                self.watched.insert(dir, inode);
+            if let Entry::Vacant(place) = self.watched.entry(dir) {
+                watcher.watch(place.key(), RecursiveMode::NonRecursive)?;
+                place.insert(inode);
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     handle::{Command, Handle, Stopped},
-    launch::{Ended, Lanes, Launcher, Note, Run, follow},
+    launch::{Ended, Lanes, Launcher, Run, Said, follow},
     look::LookState,
     plan::Definition,
     report::Report,
@@ -66,7 +66,7 @@ pub(crate) struct Host {
     pub(crate) look: LookState,
     pub(crate) report: Report,
     pub(crate) tasks: JoinSet<Event>,
-    notes: (mpsc::Sender<(Space, u64, Note)>, mpsc::Receiver<(Space, u64, Note)>),
+    notes: (mpsc::Sender<Said>, mpsc::Receiver<Said>),
     touched: Arc<Notify>,
     shown: watch::Sender<Arc<HostStatus>>,
     shown_at: Instant,
@@ -309,7 +309,7 @@ fn open(
     seat: &mut Seat,
     launcher: &Arc<dyn Launcher>,
     tasks: &mut JoinSet<Event>,
-    notes: &mpsc::Sender<(Space, u64, Note)>,
+    notes: &mpsc::Sender<Said>,
     by: Instant,
 ) {
     let stop = CancellationToken::new();

@@ -68,6 +68,9 @@ pub(crate) enum Note {
     Content(String),
 }
 
+/// Which opening of which lane said it.
+pub(crate) type Said = (Space, u64, Note);
+
 /// How a task ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -122,7 +125,7 @@ pub(crate) async fn follow(
     space: Space,
     generation: u64,
     launched: Launched,
-    notes: mpsc::Sender<(Space, u64, Note)>,
+    notes: mpsc::Sender<Said>,
 ) -> (Space, u64, Ended) {
     let Launched { mut task, abort: _, mut content, mut state, watch: _ } = launched;
     let (mut has_content, mut has_state) = (true, true);
