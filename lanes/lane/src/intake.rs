@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     fault::FaultKind,
-    link::{Link, deadline},
+    link::{Link, deadline, unanswered},
 };
 
 /// How long one pull request stays open at the broker.
@@ -172,6 +172,7 @@ impl Intake {
                 self.outstanding = self.outstanding.saturating_sub(pending);
                 Ok(())
             }
+            Status::Nobody => Err(unanswered(&self.api, Duration::ZERO)),
             Status::Gone => Err(FaultKind::ConsumerGone { consumer: self.consumer.clone(), reason: reason.to_owned() }),
             Status::Refused => Err(FaultKind::Refused { what: self.api.clone(), reason: reason.to_owned() }),
         }
@@ -203,6 +204,8 @@ impl Intake {
 enum Status {
     /// This request is over; ask again.
     Over,
+    /// Nobody answers for the consumer: a broker that is stopping closes JetStream before its connections.
+    Nobody,
     /// The consumer is no more.
     Gone,
     /// The broker will not serve requests of this form.
@@ -211,7 +214,9 @@ enum Status {
 
 fn verdict(status: StatusCode, reason: &str) -> Status {
     let reason = reason.to_ascii_lowercase();
-    if status == StatusCode::NO_RESPONDERS || reason.contains("consumer deleted") {
+    if status == StatusCode::NO_RESPONDERS {
+        Status::Nobody
+    } else if reason.contains("consumer deleted") {
         Status::Gone
     } else if status.as_u16() == 400 || reason.contains("exceeded") || reason.contains("push based") {
         Status::Refused
@@ -308,7 +313,7 @@ mod tests {
         assert_eq!(verdict(code(409), "Leadership Change"), Status::Over);
         assert_eq!(verdict(code(409), "Message Size Exceeds MaxBytes"), Status::Over);
         assert_eq!(verdict(code(409), "Consumer Deleted"), Status::Gone);
-        assert_eq!(verdict(code(503), ""), Status::Gone);
+        assert_eq!(verdict(code(503), ""), Status::Nobody);
         assert_eq!(verdict(code(409), "Exceeded MaxRequestBatch of 10"), Status::Refused);
         assert_eq!(verdict(code(400), "Bad Request"), Status::Refused);
     }

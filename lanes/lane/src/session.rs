@@ -79,6 +79,9 @@ pub(crate) struct Session {
     space: Space,
     link: Link,
     stop: CancellationToken,
+    /// Stops the lease last: what the other parts hand back needs its permit.
+    lease_stop: CancellationToken,
+    lease_part: Option<Id>,
     parts: JoinSet<End>,
     names: HashMap<Id, &'static str>,
     /// INBOX and DLV shortfalls are read from here.
@@ -126,6 +129,8 @@ impl Session {
             space: kept.space.clone(),
             link: link.clone(),
             stop,
+            lease_stop: CancellationToken::new(),
+            lease_part: None,
             parts: JoinSet::new(),
             names: HashMap::new(),
             rooms,
@@ -230,7 +235,7 @@ impl Session {
         }
     }
 
-    fn spawn(&mut self, name: &'static str, part: impl Future<Output = End> + Send + 'static) {
+    fn spawn(&mut self, name: &'static str, part: impl Future<Output = End> + Send + 'static) -> Id {
         let space = self.space.clone();
         let hooked = async move {
             tokio::select! {
@@ -241,14 +246,16 @@ impl Session {
         };
         let handle = self.parts.spawn(hooked.in_current_span());
         self.names.insert(handle.id(), name);
+        handle.id()
     }
 
     fn keep_lease(&mut self, mut lease: Box<Lease>) {
-        let (link, stop) = (self.link.clone(), self.stop.clone());
-        self.spawn("lease", async move {
+        let (link, stop) = (self.link.clone(), self.lease_stop.clone());
+        let part = self.spawn("lease", async move {
             let result = lease.keep(&link, &stop).await;
             End::Lease(lease, result)
         });
+        self.lease_part = Some(part);
     }
 
     /// A denial of a subject that the plane writes to is a fault of its own: the publish itself would only time out.
@@ -307,11 +314,18 @@ impl Session {
         }
     }
 
-    fn name(&self, ended: Result<(Id, End), tokio::task::JoinError>) -> End {
+    fn name(&mut self, ended: Result<(Id, End), tokio::task::JoinError>) -> End {
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        if self.lease_part == Some(id) {
+            self.lease_part = None;
+        }
         match ended {
             Ok((_, end)) => end,
             Err(error) => {
-                let part = self.names.get(&error.id()).copied().unwrap_or("unnamed");
+                let part = self.names.get(&id).copied().unwrap_or("unnamed");
                 let reason = panic_text(error);
                 tracing::error!(part, %reason, "part panicked");
                 End::Other(part, Err(FaultKind::PartEnded { part, reason }))
@@ -319,15 +333,18 @@ impl Session {
         }
     }
 
-    /// Stops and joins every part.
+    /// Stops and joins every part, the lease last.
     async fn close(mut self, kept: &mut Kept) -> Closed {
         self.stop.cancel();
         let mut closed = Closed { lease: None, fault: None };
-        while let Some(ended) = self.parts.join_next_with_id().await {
+        loop {
+            if self.parts.len() == usize::from(self.lease_part.is_some()) {
+                self.lease_stop.cancel();
+            }
+            let Some(ended) = self.parts.join_next_with_id().await else { return closed };
             let end = self.name(ended);
             note(end, kept, &mut closed, true);
         }
-        closed
     }
 }
 
