@@ -49,9 +49,11 @@ pub(crate) fn read<T: FileType>(source: &Source) -> Read<T> {
     let schema = super::schema::of::<T>();
     let mut structure = Vec::new();
     let table = structure::prune(&Shape { schema: &schema, reserved: T::RESERVED }, table, &mut structure);
-    // Behind a broken line nothing is certain: a key may stand in another table, or not at all.
+    // Behind a broken line nothing is certain: a key may stand in another table, or not at all. A value without text of its
+    // own is the parser's guess at a broken one.
     let is_certain = |fault: &structure::Misfit| {
-        first_broken.is_none_or(|line| source.place(fault.at.start).0 < line && !fault.is_absence)
+        first_broken
+            .is_none_or(|line| source.place(fault.at.start).0 < line && !fault.is_absence && !fault.at.is_empty())
     };
     faults.extend(structure.into_iter().filter(is_certain).map(|fault| (fault.at, fault.message)));
     let value = if first_broken.is_none() { typed(table, &mut faults) } else { None };

@@ -13,7 +13,7 @@ use super::{Manifest, file::ManifestFile, validate};
 use crate::config::{ConfigFault, Faults, HostConfig, document, source::Source};
 
 /// Most files of one directory.
-const MAX_FILES: usize = 20_000;
+const MAX_FILES: usize = 10_000;
 
 /// One file of the manifest.
 pub(super) struct Part {
@@ -26,7 +26,7 @@ pub(super) struct Part {
 
 /// Reads everything, then judges it.
 pub(super) fn manifest(path: &Path, host: &HostConfig) -> Result<Manifest, Faults> {
-    let files = files(path)?;
+    let files = files(path, MAX_FILES)?;
     let mut faults = Faults::default();
     let mut parts = Vec::new();
     let mut hash = Sha256::new();
@@ -47,17 +47,15 @@ pub(super) fn manifest(path: &Path, host: &HostConfig) -> Result<Manifest, Fault
     faults.or(Some(manifest))
 }
 
-/// Name and length keep two files apart from one that holds both.
+/// The length keeps two files apart from one that holds both.
 fn add(hash: &mut Sha256, source: &Source) {
-    let name = source.path().file_name().unwrap_or_default().as_encoded_bytes();
-    for bytes in [name, source.text().as_bytes()] {
-        hash.update((bytes.len() as u64).to_be_bytes());
-        hash.update(bytes);
-    }
+    let text = source.text().as_bytes();
+    hash.update((text.len() as u64).to_be_bytes());
+    hash.update(text);
 }
 
 /// The files of the manifest, sorted.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Faults> {
+fn files(path: &Path, at_most: usize) -> Result<Vec<PathBuf>, Faults> {
     let refused = |message: String| Faults::of_file(path, message);
     let found = fs::metadata(path).map_err(|error| {
         refused(if error.kind() == std::io::ErrorKind::NotFound {
@@ -86,9 +84,9 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Faults> {
             "the manifest directory holds no *.toml file: an empty directory is never taken for `no spaces`; add a file, or one that says `allow_empty = true`".to_owned(),
         ));
     }
-    if files.len() > MAX_FILES {
+    if files.len() > at_most {
         return Err(refused(format!(
-            "the manifest directory holds more than {MAX_FILES} *.toml files; put several spaces in one file"
+            "the manifest directory holds more than {at_most} *.toml files; put several spaces in one file"
         )));
     }
     files.sort();
@@ -98,4 +96,23 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Faults> {
 /// A fault that is about a file as a whole.
 pub(super) fn at_start(source: &Source, message: &str) -> ConfigFault {
     source.fault(0..0, message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_a_limit() {
+        let dir = tempfile::TempDir::new().unwrap();
+        for name in ["b.toml", "a.toml"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(files(dir.path(), 2).unwrap(), ["a.toml", "b.toml"].map(|name| dir.path().join(name)));
+        let fault = files(dir.path(), 1).unwrap_err();
+        assert!(
+            fault.to_string().ends_with("holds more than 1 *.toml files; put several spaces in one file"),
+            "{fault}"
+        );
+    }
 }

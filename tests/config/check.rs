@@ -23,7 +23,8 @@ fn check(dir: &Path, args: &[&str]) -> (i32, Vec<String>, String) {
         .arg("check")
         .args(args)
         .current_dir(dir)
-        .env_remove("LANEKEEPER_CONFIG")
+        // Not what this machine may have in its standard places.
+        .env("LANEKEEPER_CONFIG", "lanekeeper.toml")
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -63,6 +64,7 @@ fn the_faults_of_both_files_are_told_at_once() {
 /// The manifest of `site` in `files`.
 fn manifest(files: &Files, site: &Site) {
     let (name, dir) = (&site.space, site.credentials.display());
+    files.write("lanekeeper.toml", "# All defaults.\n");
     files.write(
         "spaces.toml",
         format!("[[space]]\nname = \"{name}\"\ncredentials = \"{dir}\"\nservers = [\"{}\"]\n", site.url),

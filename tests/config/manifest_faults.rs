@@ -67,6 +67,32 @@ fn every_key_is_known_there_and_of_its_kind() {
 }
 
 #[test]
+fn a_broken_line_is_not_told_as_a_missing_key_too() {
+    refused(
+        "[[space]]\nname = \"a\"\ncredentials = = \"b\"\n",
+        &[
+            "s.toml:3:15: this is not TOML: extra `=`, expected nothing; correct the line, what comes after it is judged then",
+            "s.toml:3:17: this is not TOML: unexpected key or value, expected newline, `#`; correct the line, what comes after it is judged then",
+        ],
+    );
+    let files = Files::new();
+    files.write("s.toml", "[[space]]\nname = \"a\"\n= \"b\"\n");
+    let found = files.manifest_faults("s.toml");
+    assert!(found.iter().all(|line| line.starts_with("s.toml:3:") && line.contains("not TOML")), "{found:#?}");
+}
+
+#[test]
+fn a_key_with_two_slips_is_still_recognised() {
+    refused(
+        "[[space]]\nnmae = \"a\"\ncredentials = \"b\"\n",
+        &[
+            "s.toml:1:1: `name` is missing in this `space`: it is the space's name: 1 to 235 of A-Z, a-z, 0-9, _ and -; add the line `name = …`",
+            "s.toml:2:1: unknown key `nmae` in `space`: nothing reads it, it would change nothing; write `name`",
+        ],
+    );
+}
+
+#[test]
 fn a_name_is_a_token_and_never_rewritten() {
     let long = "x".repeat(236);
     for (name, shown) in [
