@@ -98,7 +98,9 @@ fn nothing_left_open(file: &Source) -> Vec<String> {
 
 /// Where a fault has a moment and a length, time itself is the matter; everywhere else a sleep hides what is waited for.
 fn no_sleep_in_tests(file: &Source) -> Vec<String> {
-    let is_allowed = ["tests/support/", "tests/faults/", "/tests/common/"].iter().any(|part| file.path.contains(part));
+    // Where load is paced and faults last a while, time itself is part of the test.
+    let paced = ["tests/support/", "tests/faults/", "tests/fleet/", "tests/isolation/", "/tests/common/"];
+    let is_allowed = paced.iter().any(|part| file.path.contains(part));
     if file.is_test() && !is_allowed { in_all_code(file, Keep::Code, &["sleep("]) } else { Vec::new() }
 }
 

@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Arguments of `lanekeeper bench lanes`.
 #[derive(Debug, Clone, Args)]
-pub struct LanesArgs {
+pub(super) struct LanesArgs {
     /// Lanes, each with a space and an account of its own.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     lanes: u32,
