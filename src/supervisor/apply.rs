@@ -189,7 +189,7 @@ impl Host {
                 (step.action, specs.get(&step.space), wanted.get(&step.space))
             {
                 let mut seat = Seat::new(spec.clone(), definition.clone(), &self.settings, now);
-                if self.is_draining && !cfg!(test) {
+                if self.is_draining {
                     seat.drain(&self.settings, now);
                 }
                 self.seats.insert(step.space.clone(), seat);

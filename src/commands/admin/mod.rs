@@ -47,7 +47,7 @@ impl AdminArgs {
             (None, Some(configured)) => reachable(configured.listen).to_string(),
             (None, None) => crate::config::DEFAULT_LISTEN.to_string(),
         };
-        let token_file = self.token_file.clone().or(configured.and_then(|configured| configured.token_file));
+        let token_file = self.token_file.clone().or_else(|| configured.and_then(|configured| configured.token_file));
         let token = token_file.map(|path| Token::read(&path)).transpose().context("the admin token cannot be used")?;
         Ok(AdminClient::new(address, token))
     }

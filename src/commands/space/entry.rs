@@ -75,7 +75,7 @@ impl Entry {
 pub fn entries(text: &str) -> Result<Vec<Found>> {
     let document = parse(text)?;
     let tables = tables(&document)?;
-    Ok(tables.iter().map(|table| found(*table)).collect())
+    Ok(tables.iter().map(|table| found(table)).collect())
 }
 
 /// The text with `entry` at its end.
@@ -109,7 +109,7 @@ pub fn add(text: &str, entry: &Entry) -> Result<String> {
 pub fn remove(text: &str, space: &Space) -> Result<Option<(String, usize)>> {
     let document = parse(text)?;
     let tables = tables(&document)?;
-    let Some(at) = tables.iter().position(|table| found(*table).name == space.as_str()) else { return Ok(None) };
+    let Some(at) = tables.iter().position(|table| found(table).name == space.as_str()) else { return Ok(None) };
     let heads = heads(&document);
     let own = heads_of(tables[at]);
     let mut out = String::with_capacity(text.len());
