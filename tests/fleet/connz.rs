@@ -1,6 +1,6 @@
 //! The connections of a broker as it tells them itself, those that are gone among them.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use serde::Deserialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -15,8 +15,6 @@ pub(crate) struct Connection {
     #[serde(default)]
     pub(crate) account: String,
     start: String,
-    /// When it ended; `None` while it is open.
-    pub(crate) stop: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,12 +51,4 @@ async fn read(monitor: SocketAddr, path: &str) -> Vec<Connection> {
     let answer: Answer = serde_json::from_str(&body).unwrap();
     assert_eq!(answer.connections.len(), answer.total, "all of them fit into one answer");
     answer.connections
-}
-
-/// How far the first and the last of these were accepted from each other.
-pub(crate) fn spread<'a>(connections: impl Iterator<Item = &'a Connection>) -> Duration {
-    let mut starts: Vec<OffsetDateTime> = connections.map(Connection::start).collect();
-    starts.sort();
-    let between = starts.last().zip(starts.first()).map(|(last, first)| *last - *first);
-    between.map_or(Duration::ZERO, |between| between.unsigned_abs())
 }

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cluster;
 mod connz;
 mod fleet;
 mod host;
@@ -14,3 +15,4 @@ mod http;
 mod pair;
 mod posts;
 mod removed;
+mod soak;

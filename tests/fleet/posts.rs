@@ -1,12 +1,15 @@
 //! Members of a fleet's spaces that receive durably while posts flow in each of them.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
+use async_nats::jetstream;
 use futures::{StreamExt as _, stream};
-use lanekeeper::mesh::{MemberRights, Site};
+use lanekeeper::mesh::Site;
 use lanekeeper_peer::{Creds, Peer, PeerOptions, PostDraft};
-use lanekeeper_provision::{MemberSettings, Validity, add_member, new_lifecycle_uid};
-use lanekeeper_wire::{Channel, Lifecycle, Principal};
+use lanekeeper_provision::{
+    AgentProfile, MemberSettings, SpaceAccount, SpaceProfile, Validity, add_member, new_lifecycle_uid,
+};
+use lanekeeper_wire::{Channel, Lifecycle, Principal, Space};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -23,6 +26,27 @@ const PACE: Duration = Duration::from_millis(60);
 const MEMBER_ACK_WAIT: Duration = Duration::from_secs(5);
 /// How many spaces get their members at once.
 const JOINED_AT_ONCE: usize = 4;
+
+/// What is needed to bring members into a space.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) space: Space,
+    pub(crate) account: SpaceAccount,
+    pub(crate) provisioner: jetstream::Context,
+    /// The lane's credentials; those of members lie beside them.
+    pub(crate) credentials: PathBuf,
+}
+
+impl From<&Site> for Ground {
+    fn from(site: &Site) -> Self {
+        Self {
+            space: site.space.clone(),
+            account: site.account.clone(),
+            provisioner: site.provisioner().clone(),
+            credentials: site.credentials.clone(),
+        }
+    }
+}
 
 /// One member and one sender a space, and posts that flow until they are stopped.
 pub(crate) struct Talk {
@@ -53,10 +77,13 @@ pub(crate) struct Account {
 
 impl Talk {
     /// Connects, joins and lets posts flow, at the brokers at `url`. Every space must be served.
-    pub(crate) async fn open(sites: &[Site], url: &str) -> Self {
-        let opened = stream::iter(sites).map(|site| async move {
-            let crew = Crew::of(vec![connect(site, url, "member").await], CHANNEL).await;
-            (crew, connect(site, url, "sender").await)
+    pub(crate) async fn open(grounds: impl IntoIterator<Item = impl Into<Ground>>, url: &str) -> Self {
+        let opened = stream::iter(grounds).map(|ground| {
+            let ground = ground.into();
+            async move {
+                let crew = Crew::of(vec![connect(&ground, url, "member").await], CHANNEL).await;
+                (crew, connect(&ground, url, "sender").await)
+            }
         });
         let opened: Vec<(Crew, Peer)> = opened.buffered(JOINED_AT_ONCE).collect().await;
         let stop = CancellationToken::new();
@@ -95,19 +122,20 @@ impl Talk {
 }
 
 /// A member that may read and post on the channel, without presence: what is counted are posts.
-async fn connect(site: &Site, url: &str, name: &str) -> Peer {
-    let on = [pattern(CHANNEL)];
+async fn connect(ground: &Ground, url: &str, name: &str) -> Peer {
+    let on = vec![pattern(CHANNEL)];
     let principal = Principal::new("local".parse().unwrap(), name.parse().unwrap());
-    let lifecycle = Lifecycle::new(principal, new_lifecycle_uid());
-    let settings = MemberSettings { read: on.to_vec(), ack_wait: MEMBER_ACK_WAIT, ..MemberSettings::default() };
-    add_member(site.provisioner(), &site.space, &lifecycle, &settings).await.unwrap();
-    let credentials = site.credentials.with_file_name(format!("{name}.creds"));
-    let minted = site.mint_member(&lifecycle, &MemberRights::on(&on), Validity::forever()).unwrap();
-    minted.write_creds(&credentials).unwrap();
+    let lifecycle = Lifecycle::new(principal.clone(), new_lifecycle_uid());
+    let settings = MemberSettings { read: on.clone(), ack_wait: MEMBER_ACK_WAIT, ..MemberSettings::default() };
+    add_member(&ground.provisioner, &ground.space, &lifecycle, &settings).await.unwrap();
+    let credentials = ground.credentials.with_file_name(format!("{}.{name}.creds", ground.space));
+    let uid = lifecycle.uid().clone();
+    let profile = SpaceProfile::Agent(AgentProfile { principal, uid, read: on.clone(), post: on, role: None });
+    ground.account.mint(&profile, Validity::forever()).unwrap().write_creds(&credentials).unwrap();
     let creds = Creds::path(credentials);
     let options = PeerOptions {
         presence_interval: None,
-        ..PeerOptions::new(url, site.space.clone(), creds, lifecycle, name).raw()
+        ..PeerOptions::new(url, ground.space.clone(), creds, lifecycle, name).raw()
     };
     Peer::connect(options).await.unwrap()
 }
