@@ -114,7 +114,17 @@ fn subjects_in_wire(file: &Source) -> Vec<String> {
 }
 
 fn no_signing_keys(file: &Source) -> Vec<String> {
-    if file.path != "src/commands/serve.rs" && !file.path.starts_with("lanes/lane/src/") {
+    const SERVING: [&str; 8] = [
+        "lanes/lane/src/",
+        "src/admin/",
+        "src/config/",
+        "src/manifest/",
+        "src/reload/",
+        "src/supervisor/",
+        "src/commands/run",
+        "src/commands/serve.rs",
+    ];
+    if !SERVING.iter().any(|part| file.path.starts_with(part)) {
         return Vec::new();
     }
     let names = [
