@@ -134,8 +134,8 @@ impl Seat {
     /// Where it stands, for a plan.
     pub(crate) fn actual(&self) -> Actual {
         let stage = match &self.slot {
-            slot if slot.is_wedged() => Stage::Wedged,
             _ if self.is_leaving => Stage::Leaving,
+            slot if slot.is_wedged() => Stage::Wedged,
             _ if self.is_drained => Stage::Drained,
             Slot::Waiting { .. } | Slot::Parked { .. } => Stage::Idle,
             // A lane that dials again is protected like one that serves: its new credential is proven first.

@@ -202,6 +202,11 @@ struct Sim {
 impl Sim {
     /// Starts it with these spaces in the manifest and in the script.
     async fn start(acts: &[(&str, Act)]) -> Self {
+        Self::start_polling(acts, Duration::from_millis(HostConfig::default().limits.poll_ms)).await
+    }
+
+    /// The same with another pause between polls.
+    async fn start_polling(acts: &[(&str, Act)], poll: Duration) -> Self {
         let dir = TempDir::new().unwrap();
         let names: Vec<&str> = acts.iter().map(|(space, _)| *space).collect();
         write(&dir, &names, "");
@@ -214,7 +219,7 @@ impl Sim {
             lanes: runtime::Handle::current(),
             is_watching: false,
         };
-        let settings = Settings::new(&config);
+        let settings = Settings { poll, ..Settings::new(&config) };
         let stop = CancellationToken::new();
         let handle = Supervisor::start_with(settings.clone(), Arc::new(script), stop.clone());
         Self { handle, stop, book, dir, settings }

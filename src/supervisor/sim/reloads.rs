@@ -95,7 +95,9 @@ async fn a_new_credential_is_proven_before_the_old_lane_is_touched() {
     // It is not proven on every look, but now and then, and at once when it changes.
     let proofs = || sim.book.lock().unwrap().proven.len();
     let before = proofs();
-    sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(2)).await;
+    sim.handle.nudge(crate::supervisor::Nudge::Files);
+    sleep(Duration::from_millis(900)).await;
     assert_eq!(proofs(), before);
     sim.until("proven once more", |_| proofs() > before).await;
     sim.book.lock().unwrap().proofs.clear();
