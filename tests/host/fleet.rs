@@ -134,13 +134,28 @@ impl Fleet {
         args: &[&str],
         within: &[&str],
     ) -> Host {
+        self.start_in(name, more, manifest, args, within, &[]).await
+    }
+
+    /// The same with further variables.
+    pub(crate) async fn start_in(
+        &self,
+        name: &str,
+        more: &str,
+        manifest: &str,
+        args: &[&str],
+        within: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Host {
         let (config, manifest) = (self.config(name, more), self.path(manifest));
         let (status, log) = (self.path(&format!("{name}.status.json")), self.path(&format!("{name}.log")));
         let paths = [&config, &manifest, &status].map(|path| path.display().to_string());
         let mut all = vec!["run", "--config", &paths[0], "--manifest", &paths[1], "--status-file", &paths[2]];
         all.extend(args);
         let hooks = self.path("hooks").display().to_string();
-        let mut daemon = Daemon::command_within(within, &all, &[("LANEKEEPER_HOOKS", &hooks)], &log);
+        let mut environment = vec![("LANEKEEPER_HOOKS", hooks.as_str())];
+        environment.extend(variables);
+        let mut daemon = Daemon::command_within(within, &all, &environment, &log);
         let line = daemon.next_line().await;
         let admin = line.as_deref().and_then(|line| line.strip_prefix("admin ")).map(str::to_owned);
         let admin = admin.unwrap_or_else(|| panic!("{line:?}\n{}", daemon.log_text()));

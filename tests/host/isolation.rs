@@ -51,7 +51,7 @@ async fn a_credential_store_that_hangs_holds_up_nobody_else() {
     let serve = |status: &lanekeeper::supervisor::HostStatus| status.count(LaneState::Serving) == 2;
     host.until_within("the others serve", SOON, serve).await;
     let bob = host.until_lane("bob", "says why", |lane| lane.last_fault.is_some()).await;
-    assert!(bob.last_fault.unwrap().code == "LANE-101", "{}", bob.reason);
+    assert!(bob.last_fault.unwrap().code == "LANE-107", "{}", bob.reason);
     let before = (identity(&fleet, &host, "ada").await, identity(&fleet, &host, "cyd").await);
     fs::remove_file(block).unwrap();
     host.until_serving(&SPACES).await;

@@ -10,4 +10,5 @@ mod isolation;
 mod manifests;
 mod pair;
 mod reload;
+mod service;
 mod stop;

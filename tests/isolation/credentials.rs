@@ -67,10 +67,9 @@ pub(crate) async fn read_that_blocks(ground: &mut Ground) {
         let before = bad.now();
         bad.mark();
         bad.ground.host.order("reopen", &bad.space).await;
-        let lane = bad.expect(LaneState::Parked, "LANE-101", "no answer from the file system").await;
+        let lane = bad.expect(LaneState::Waiting, "LANE-107", "no answer from the file system").await;
         assert!(lane.generation > before.generation);
         fs::remove_file(&hook).unwrap();
-        bad.ground.host.order("unpark", &bad.space).await;
         bad.serves_after(lane.generation).await;
     };
     ground.case("credential read that blocks", 11, story).await;

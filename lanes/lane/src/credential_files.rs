@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How long reading a lane's files may take. A store that hangs is a fault of this lane and holds up no other.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// The evictor (system account); without it eviction is off.
 const CONNECTION_EVICTOR: &str = "connection-evictor.creds";
 /// Every file a lane may have.
@@ -44,7 +44,10 @@ pub(crate) async fn read(config: &LaneConfig) -> Result<Credential, FaultKind> {
     match tokio::time::timeout(READ_TIMEOUT, reading).await {
         Ok(Ok(admitted)) => admitted,
         Ok(Err(error)) => Err(unreadable(format!("the reader ended: {error}"))),
-        Err(_) => Err(unreadable(format!("no answer from the file system within {} ms", READ_TIMEOUT.as_millis()))),
+        Err(_) => Err(FaultKind::CredentialStoreSilent {
+            path: config.credentials.display().to_string(),
+            waited_ms: u64::try_from(READ_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+        }),
     }
 }
 

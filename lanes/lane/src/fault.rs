@@ -67,6 +67,14 @@ pub enum FaultKind {
         /// The operating system's reason.
         reason: String,
     },
+    /// The file system did not answer.
+    #[error("no answer from the file system within {waited_ms} ms for the credentials in `{path}`; look at its mount")]
+    CredentialStoreSilent {
+        /// The directory.
+        path: String,
+        /// How long was waited, milliseconds.
+        waited_ms: u64,
+    },
     /// A credential file or its directory is readable by others.
     #[error("credential `{path}` has mode {mode:04o} and others may read it; run `chmod {wanted:o} {path}`")]
     CredentialLoose {
@@ -258,6 +266,7 @@ impl FaultKind {
             Self::CredentialExpired { .. } => ("LANE-104", Fate::Park),
             Self::CredentialForeign { .. } => ("LANE-105", Fate::Park),
             Self::CredentialRefused { .. } => ("LANE-106", Fate::Slow),
+            Self::CredentialStoreSilent { .. } => ("LANE-107", Fate::Backoff),
             Self::BrokerUnreachable { .. } => ("LANE-201", Fate::Backoff),
             Self::BrokerTooOld { .. } => ("LANE-202", Fate::Slow),
             Self::JetStreamUnavailable { .. } => ("LANE-203", Fate::Slow),
@@ -285,7 +294,8 @@ impl FaultKind {
             | Self::CredentialMalformed { path, .. }
             | Self::CredentialExpired { path, .. }
             | Self::CredentialForeign { path, .. }
-            | Self::CredentialRefused { path, .. } => Some(path),
+            | Self::CredentialRefused { path, .. }
+            | Self::CredentialStoreSilent { path, .. } => Some(path),
             Self::BrokerUnreachable { .. }
             | Self::BrokerTooOld { .. }
             | Self::JetStreamUnavailable { .. }

@@ -147,6 +147,8 @@ impl<J: Judge> Stage<J> {
         let mut carried = carried;
         hold(&hand, &mut carried);
         let over = CancellationToken::new();
+        // A stage that panics or is aborted takes its taker along; an open pull would swallow what is another's.
+        let _orphan = over.clone().drop_guard();
         let taker = tokio::spawn(take(
             intake,
             Arc::clone(&self.registry),

@@ -3,7 +3,7 @@
 //! Owns the intake while a stage runs and the counting of what is in hand. It must not judge: a batch is passed on once
 //! the tables are as fresh as the batch.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use lanekeeper_wire::Bucket;
 use tokio::{
@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fault::FaultKind,
-    intake::{Delivery, Intake},
+    intake::{Delivery, Intake, Settle, settle},
     link::Link,
     permit::Permit,
     registry::Registry,
 };
 
+/// How long an orphaned taker may flush what it hands back.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 /// Payload bytes that count as one more unit in hand, so that large posts are bounded by memory and small ones by number.
 const UNIT_BYTES: usize = 16 * 1024;
 
@@ -42,6 +44,7 @@ pub(crate) async fn take(
     over: CancellationToken,
 ) -> Taken {
     let mut left = Vec::new();
+    let (permit_after, link_after) = (permit.clone(), link.clone());
     let work = async {
         loop {
             permit.live().await;
@@ -68,6 +71,15 @@ pub(crate) async fn take(
         result = work => result,
     };
     left.extend(intake.close().await);
+    if batches.is_closed() && permit_after.is_live() {
+        // The stage is gone without asking: it panicked or was aborted. Nobody else hands back what was taken for it.
+        for delivery in left.drain(..) {
+            if settle(&link_after, &delivery, &Settle::Nak).await.is_err() {
+                break;
+            }
+        }
+        link_after.flush(FLUSH_PATIENCE).await;
+    }
     Taken { left, result }
 }
 
