@@ -87,8 +87,8 @@ impl Host {
         if !plan.is_empty() {
             self.generation += 1;
             tracing::info!(generation = self.generation, %plan, "credentials changed");
-            self.carry_out(&plan, &wanted.spaces, &BTreeMap::new());
         }
+        self.carry_out(&plan, &wanted.spaces, &BTreeMap::new());
     }
 
     fn adopt(&mut self, manifest: &Manifest, askers: Vec<Asker>) {
@@ -109,7 +109,8 @@ impl Host {
         let is_new = self.hash.as_ref() != Some(&manifest.hash);
         let was_refused = self.report.last.as_ref().is_some_and(|last| !last.applied);
         if !is_new && plan.is_empty() && !was_refused && askers.is_empty() {
-            return;
+            // Nothing to say; but what was refused may be wanted no more.
+            return self.carry_out(&plan, &wanted.spaces, &manifest.spaces);
         }
         if is_new || !plan.is_empty() {
             self.generation += 1;
