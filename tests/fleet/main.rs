@@ -10,6 +10,7 @@ mod support;
 mod cluster;
 mod connz;
 mod fleet;
+mod herd;
 mod host;
 mod http;
 mod pair;

@@ -247,6 +247,8 @@ fn refusal(subject: &str, error: &async_nats::jetstream::context::PublishError) 
         PublishErrorKind::BrokenPipe => FaultKind::Disconnected,
         // Nobody answers for the stream: a broker that is stopping closes JetStream before its connections.
         PublishErrorKind::StreamNotFound => crate::link::unanswered(subject, std::time::Duration::ZERO),
+        // The stream has no leader, or is still storing an earlier attempt at the same copy: it passes by itself.
+        PublishErrorKind::Other if is_passing(error) => crate::link::unanswered(subject, std::time::Duration::ZERO),
         PublishErrorKind::WrongLastMessageId
         | PublishErrorKind::WrongLastSequence
         | PublishErrorKind::MaxAckPending
@@ -255,4 +257,13 @@ fn refusal(subject: &str, error: &async_nats::jetstream::context::PublishError) 
             FaultKind::Refused { what: format!("the copy on `{subject}`"), reason: error.to_string() }
         }
     }
+}
+
+/// True where the broker's answer says "not now".
+fn is_passing(error: &async_nats::jetstream::context::PublishError) -> bool {
+    /// A message with the same id is being stored at this moment.
+    const SAME_ID_IN_PROCESS: u64 = 10158;
+    let answer =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
+    answer.is_some_and(|answer| answer.code() == 503 || answer.error_code().0 == SAME_ID_IN_PROCESS)
 }

@@ -24,8 +24,8 @@ use crate::{
     watch::{self, Shown, State, Watch},
 };
 
-/// The pause before a redial: at least, and at most.
-const REDIAL_PAUSE_MS: std::ops::Range<u64> = 50..400;
+/// The pause before a redial: at least, and at most. Wide, so that the lanes of a host do not all dial in the same moment.
+const REDIAL_PAUSE_MS: std::ops::Range<u64> = 50..1_500;
 /// How long closing may flush.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -127,6 +127,14 @@ pub async fn preflight(config: &LaneConfig) -> Result<(), Fault> {
     check.await.map_err(|kind| Fault::new(&config.space, kind))
 }
 
+/// A refusal that met the end of the connection is that end: a request on a closing connection fails in many words.
+fn of_link(link: &Link, fault: FaultKind) -> FaultKind {
+    link.look();
+    let met_the_end = link.over().is_cancelled();
+    let any_words = matches!(fault, FaultKind::Refused { .. } | FaultKind::ConsumerGone { .. });
+    if met_the_end && any_words { FaultKind::Disconnected } else { fault }
+}
+
 /// The outcome of `work`, or `None` after a stop.
 async fn until<T>(
     stop: &CancellationToken,
@@ -176,6 +184,7 @@ impl Life<'_> {
         let facts = match facts {
             Ok(facts) => facts,
             Err(fault) => {
+                let fault = of_link(&link, fault);
                 let lease = self.lease.take();
                 self.end(&link, lease, kept, &fault).await;
                 return Err(fault);
@@ -198,7 +207,7 @@ impl Life<'_> {
         // From the claim on, nothing is abandoned half way: a stop is honoured after each step, and then releases.
         if let Err(fault) = self.claim(&link, &mut lease, stop, lost_at).await {
             self.lease = Some(lease);
-            return Err(fault);
+            return Err(of_link(&link, fault));
         }
         if stop.is_cancelled() {
             self.finish(&link, lease).await;
@@ -207,6 +216,7 @@ impl Life<'_> {
         let session = match Session::open(&link, &facts, kept, lease).await {
             Ok(session) => session,
             Err((lease, fault)) => {
+                let fault = of_link(&link, fault);
                 self.end(&link, Some(lease), kept, &fault).await;
                 return Err(fault);
             }
@@ -229,7 +239,7 @@ impl Life<'_> {
         tracing::info!("serving");
         let closed = session.run(kept, stop).await;
         *lost_at = Some(Instant::now());
-        match closed.fault {
+        match closed.fault.map(|fault| of_link(link, fault)) {
             Some(fault) if !stop.is_cancelled() => {
                 self.end(link, closed.lease, kept, &fault).await;
                 Err(fault)
@@ -252,6 +262,11 @@ impl Life<'_> {
         stop: &CancellationToken,
         lost_at: &mut Option<Instant>,
     ) -> Result<(), FaultKind> {
+        if let Standby::Wait { head_start } = self.lane.config.standby
+            && until(stop, lease.give_way(link, head_start)).await?.is_none()
+        {
+            return Ok(());
+        }
         loop {
             let fault = match lease.claim(link).await {
                 Ok(()) => return Ok(()),

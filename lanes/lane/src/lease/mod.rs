@@ -34,7 +34,9 @@ const MARKER_REASON: &str = "Nats-Marker-Reason";
 const DOUBT_PAUSE: Duration = Duration::from_millis(250);
 /// Bounds of the pause between two looks of a standby, before jitter.
 const STANDBY_PAUSE_MIN: Duration = Duration::from_millis(200);
-const STANDBY_PAUSE_MAX: Duration = Duration::from_secs(2);
+const STANDBY_PAUSE_MAX: Duration = Duration::from_millis(600);
+/// The head start after a release: a little more than the longest pause, so that whoever is preferred has looked.
+const RELEASED_HEAD_START: Duration = Duration::from_millis(700);
 /// How often the row is looked at between renewals, so that a foreign write is seen within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
 /// How often a claim may race with others before it is given up.
@@ -116,24 +118,33 @@ impl Lease {
     /// The connection's end.
     pub(crate) async fn wait_free(&self, link: &Link, head_start: Duration) -> Result<(), FaultKind> {
         let pause = (self.ttl / 6).clamp(STANDBY_PAUSE_MIN, STANDBY_PAUSE_MAX);
-        let mut free_once = head_start.is_zero();
         loop {
             link.look();
-            tokio::select! {
-                biased;
-                () = link.over().cancelled() => return Err(FaultKind::Disconnected),
-                () = tokio::time::sleep(jittered(pause)) => {}
-            }
+            wait(link, jittered(pause)).await?;
             match self.read(link).await? {
-                Seen::Gone { .. } if free_once => return Ok(()),
-                Seen::Gone { .. } => {
-                    free_once = true;
-                    tokio::time::sleep(head_start).await;
+                // The claim that follows looks again, and loses to whoever was preferred. A released row was seen by
+                // everybody who waits within one pause; after an expiry the preferred host may first have to come back.
+                Seen::Gone { released, .. } => {
+                    let left = if released { head_start.min(RELEASED_HEAD_START) } else { head_start };
+                    return wait(link, left).await;
                 }
                 Seen::Garbled { reason } => return Err(FaultKind::LeaseUnreadable { key: LEASE_KEY.into(), reason }),
-                Seen::Row { .. } => free_once = head_start.is_zero(),
-                Seen::Unreadable => {}
+                Seen::Row { .. } | Seen::Unreadable => {}
             }
+        }
+    }
+
+    /// Leaves a free lease to whoever is preferred for a while, before this run claims for the first time.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub(crate) async fn give_way(&self, link: &Link, head_start: Duration) -> Result<(), FaultKind> {
+        if head_start.is_zero() {
+            return Ok(());
+        }
+        match self.read(link).await? {
+            Seen::Gone { .. } => wait(link, head_start).await,
+            Seen::Row { .. } | Seen::Garbled { .. } | Seen::Unreadable => Ok(()),
         }
     }
 
@@ -304,7 +315,7 @@ impl Lease {
             match handle.get_last_raw_message_by_subject(&subject).await {
                 Ok(message) => Ok(seen(&message.headers, &message.payload, message.sequence)),
                 Err(error) => match error.kind() {
-                    LastRawMessageErrorKind::NoMessageFound => Ok(Seen::Gone { revision: 0 }),
+                    LastRawMessageErrorKind::NoMessageFound => Ok(Seen::Gone { revision: 0, released: false }),
                     LastRawMessageErrorKind::InvalidSubject
                     | LastRawMessageErrorKind::JetStream(_)
                     | LastRawMessageErrorKind::Other => Ok(Seen::Unreadable),
@@ -344,10 +355,22 @@ enum Settled {
     Open,
 }
 
+/// Waits, unless the connection ends.
+async fn wait(link: &Link, pause: Duration) -> Result<(), FaultKind> {
+    tokio::select! {
+        biased;
+        () = link.over().cancelled() => Err(FaultKind::Disconnected),
+        () = tokio::time::sleep(pause) => Ok(()),
+    }
+}
+
 /// What the row's last message says. An expiry or delete marker is never parsed as a row.
 fn seen(headers: &HeaderMap, payload: &[u8], revision: u64) -> Seen {
-    if headers.get(MARKER_REASON).is_some() || headers.get(KV_OPERATION).is_some_and(|op| op.as_str() != "PUT") {
-        return Seen::Gone { revision };
+    if headers.get(MARKER_REASON).is_some() {
+        return Seen::Gone { revision, released: false };
+    }
+    if headers.get(KV_OPERATION).is_some_and(|op| op.as_str() != "PUT") {
+        return Seen::Gone { revision, released: true };
     }
     match LeaseRow::parse(payload) {
         Ok(row) => Seen::Row { row, revision },
@@ -368,10 +391,10 @@ mod tests {
     fn markers_are_not_rows() {
         let mut expired = HeaderMap::new();
         expired.insert(MARKER_REASON, "MaxAge");
-        assert_eq!(seen(&expired, b"", 3), Seen::Gone { revision: 3 });
+        assert_eq!(seen(&expired, b"", 3), Seen::Gone { revision: 3, released: false });
         let mut deleted = HeaderMap::new();
         deleted.insert(KV_OPERATION, "DEL");
-        assert_eq!(seen(&deleted, b"", 4), Seen::Gone { revision: 4 });
+        assert_eq!(seen(&deleted, b"", 4), Seen::Gone { revision: 4, released: true });
         assert!(matches!(seen(&HeaderMap::new(), b"null", 5), Seen::Garbled { .. }));
         let row = br#"{"holder":"local.delivery","incarnation":"a","since":1,"ready":true}"#;
         assert!(matches!(seen(&HeaderMap::new(), row, 6), Seen::Row { revision: 6, .. }));

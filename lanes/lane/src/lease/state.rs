@@ -18,6 +18,8 @@ pub(super) enum Seen {
     Gone {
         /// The subject's last sequence, 0 for never written.
         revision: u64,
+        /// True where its holder deleted it; false where it expired or never was.
+        released: bool,
     },
     /// A row.
     Row {
@@ -101,7 +103,7 @@ pub(super) fn after_write(written: Written) -> (Standing, Step) {
 #[must_use]
 pub(super) fn after_read(seen: Seen, me: &Identity) -> (Standing, Step) {
     match seen {
-        Seen::Gone { revision } => (Standing::Doubt, Step::Claim { expected: revision }),
+        Seen::Gone { revision, .. } => (Standing::Doubt, Step::Claim { expected: revision }),
         Seen::Row { row, revision } if is_mine(&row, me) => (Standing::Held { revision }, Step::Serve),
         Seen::Row { row, .. } => (Standing::Lost(Loss::Taken(row.clone())), Step::End(Loss::Taken(row))),
         Seen::Garbled { reason } => (Standing::Lost(Loss::Garbled(reason.clone())), Step::End(Loss::Garbled(reason))),
@@ -138,7 +140,10 @@ mod tests {
     fn a_read_settles_every_case() {
         let mine = Seen::Row { row: row("local.delivery", "run1"), revision: 9 };
         assert_eq!(after_read(mine, &me()), (Standing::Held { revision: 9 }, Step::Serve));
-        assert_eq!(after_read(Seen::Gone { revision: 4 }, &me()), (Standing::Doubt, Step::Claim { expected: 4 }));
+        assert_eq!(
+            after_read(Seen::Gone { revision: 4, released: false }, &me()),
+            (Standing::Doubt, Step::Claim { expected: 4 })
+        );
         assert_eq!(after_read(Seen::Unreadable, &me()), (Standing::Doubt, Step::Read));
         for other in [row("local.delivery", "run2"), row("local.other", "run1")] {
             let seen = Seen::Row { row: other.clone(), revision: 9 };

@@ -4,14 +4,20 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{DeliverPolicy, push::OrderedConfig};
+use async_nats::jetstream::{
+    consumer::{DeliverPolicy, push::OrderedConfig},
+    stream::ConsumerErrorKind,
+};
 use futures::StreamExt as _;
 use lanekeeper_wire::Space;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Feed, Registry, last_sequence, tables::Change};
-use crate::{fault::FaultKind, link::Link};
+use crate::{
+    fault::{FaultKind, REQUEST_TIMEOUT},
+    link::{Link, unanswered},
+};
 
 /// How long a snapshot may take between two of its rows.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(5);
@@ -101,7 +107,13 @@ async fn snapshot(registry: &Registry, link: &Link, feed: &Feed) -> Result<(Orde
     };
     let refused = |reason: String| FaultKind::Refused { what: api.clone(), reason };
     let call = async {
-        link.jetstream().create_consumer_on_stream(config, &stream).await.map_err(|error| refused(error.to_string()))
+        link.jetstream().create_consumer_on_stream(config, &stream).await.map_err(|error| match error.kind() {
+            ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request => unanswered(&api, REQUEST_TIMEOUT),
+            ConsumerErrorKind::InvalidConsumerType
+            | ConsumerErrorKind::InvalidName
+            | ConsumerErrorKind::JetStream(_)
+            | ConsumerErrorKind::Other => refused(error.to_string()),
+        })
     };
     let consumer = link.ask(&api, call).await?;
     let name = consumer.cached_info().name.clone();
