@@ -177,6 +177,8 @@ impl Membership {
     /// # Errors
     /// The broker's silence or refusal.
     pub(crate) async fn leave(&self, key: &MemberKey, generation: u64) -> Result<Leave, FaultKind> {
+        // Between the frontier that is read below and the row that says so, posts go on: they must not be released.
+        let _end_is_open = self.registry.leaving(key, self.catch_up.judged.highest());
         for _ in 0..WRITE_ATTEMPTS {
             self.registry.fresh(&self.link, &[Bucket::Members]).await?;
             let (current, expected) = {

@@ -38,6 +38,8 @@ pub(crate) const MAX_IN_HAND: usize = 4096;
 pub(crate) const MAX_ENTRIES_IN_HAND: usize = 4096;
 /// How long a stop waits for copies in flight.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// How soon what is held is judged again.
+const HELD_RETRY: Duration = Duration::from_millis(5);
 /// How often what is in hand is looked through for ack waits and unread stores.
 const TICK: Duration = Duration::from_secs(1);
 /// How many batches may be ready to be judged; what they hold is bounded by [`MAX_IN_HAND`].
@@ -56,6 +58,8 @@ pub(crate) enum Verdict {
     Term(&'static str, String),
     /// Not now: again after this pause.
     Defer(Duration),
+    /// Not at this moment: kept in hand, with everything behind it on the same subject, and judged again.
+    Hold,
 }
 
 /// Decides about one delivery from what is known now.
@@ -130,6 +134,9 @@ struct Running<J> {
     hand_size: usize,
     in_hand: BTreeMap<u64, InHand>,
     unjudged: VecDeque<Delivery>,
+    held: Vec<Delivery>,
+    /// When what is held was last judged.
+    held_at: Instant,
     next_item: u64,
     incoming: mpsc::Receiver<Vec<Delivery>>,
 }
@@ -176,6 +183,8 @@ impl<J: Judge> Stage<J> {
             hand_size,
             in_hand: BTreeMap::new(),
             unjudged: carried.into(),
+            held: Vec::new(),
+            held_at: Instant::now(),
             next_item: 0,
             incoming,
         };
@@ -208,6 +217,10 @@ impl<J: Judge> Running<J> {
                 }
                 continue;
             }
+            // Here as well as below: under steady traffic no pause of the select would ever run out.
+            if !self.held.is_empty() && self.held_at.elapsed() >= HELD_RETRY {
+                self.release_held();
+            }
             self.fill_window().await?;
             self.show();
             if self.copies.waiting() > 0 && self.hand.available_permits() == 0 && self.unjudged.is_empty() {
@@ -228,6 +241,7 @@ impl<J: Judge> Running<J> {
                     // The taker ended; its own fault is the reason, and `end` asks it.
                     None => return Ok(()),
                 },
+                () = tokio::time::sleep(HELD_RETRY), if !self.held.is_empty() => self.release_held(),
                 _ = tick.tick() => self.tick().await?,
             }
         }
@@ -236,7 +250,7 @@ impl<J: Judge> Running<J> {
     /// Shows what is in hand.
     fn show(&self) {
         let counters = &self.stage.counters;
-        counters.in_hand.store((self.in_hand.len() + self.unjudged.len()) as u64, Ordering::Relaxed);
+        counters.in_hand.store((self.in_hand.len() + self.held.len() + self.unjudged.len()) as u64, Ordering::Relaxed);
         counters.waiting.store(self.copies.waiting() as u64, Ordering::Relaxed);
     }
 
@@ -265,13 +279,29 @@ impl<J: Judge> Running<J> {
         }
     }
 
+    /// Has what was held judged again, before anything that came behind it.
+    fn release_held(&mut self) {
+        self.held_at = Instant::now();
+        for delivery in self.held.drain(..).rev() {
+            self.unjudged.push_front(delivery);
+        }
+    }
+
     /// Judges one delivery and starts on its copies.
     async fn take_on(&mut self, delivery: Delivery) -> Result<(), FaultKind> {
         if delivery.delivered > 1 && self.stage.settled.knows(delivery.seq) {
             return self.finish(delivery, &Settle::Ack).await;
         }
+        if self.held.iter().any(|held| held.subject == delivery.subject) {
+            self.held.push(delivery);
+            return Ok(());
+        }
         let counters = Arc::clone(&self.stage.counters);
         match self.stage.judge.judge(&delivery) {
+            Verdict::Hold => {
+                self.held.push(delivery);
+                Ok(())
+            }
             Verdict::Copies(mut copies) => {
                 copies.retain(|copy| !delivery.stored.contains(&copy.to));
                 if copies.is_empty() {
@@ -376,7 +406,8 @@ impl<J: Judge> Running<J> {
             result = self.drain().await;
         }
         let in_hand = std::mem::take(&mut self.in_hand).into_values().map(|item| item.delivery);
-        let mut left: Vec<Delivery> = in_hand.chain(std::mem::take(&mut self.unjudged)).collect();
+        let mut left: Vec<Delivery> =
+            in_hand.chain(std::mem::take(&mut self.held)).chain(std::mem::take(&mut self.unjudged)).collect();
         // A batch may have been passed on and not yet picked up.
         while let Ok(batch) = self.incoming.try_recv() {
             left.extend(batch);

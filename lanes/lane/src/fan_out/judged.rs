@@ -22,6 +22,8 @@ struct Inner {
     ring: VecDeque<(u64, Channel)>,
     /// Everything judged above this sequence is in the ring.
     forgotten_to: u64,
+    /// The highest sequence judged.
+    highest: u64,
     limit: usize,
 }
 
@@ -42,7 +44,7 @@ impl Default for Judged {
 
 impl Judged {
     fn with_limit(limit: usize) -> Self {
-        Self(Mutex::new(Inner { ring: VecDeque::new(), forgotten_to: 0, limit }))
+        Self(Mutex::new(Inner { ring: VecDeque::new(), forgotten_to: 0, highest: 0, limit }))
     }
 
     /// Remembers one post.
@@ -54,6 +56,13 @@ impl Judged {
             inner.forgotten_to = inner.forgotten_to.max(oldest);
         }
         inner.ring.push_back((seq, channel.clone()));
+        inner.highest = inner.highest.max(seq);
+    }
+
+    /// The highest sequence judged so far: nothing above it can have been released.
+    #[must_use]
+    pub(crate) fn highest(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).highest
     }
 
     /// The posts above `cursor` on `pattern` that were judged so far.

@@ -59,6 +59,9 @@ impl Judge for Reader {
         }
         let eligible = match entry.reason {
             EntryReason::LiveMention => true,
+            EntryReason::DurableChannel if self.registry.is_leaving(&owner, &entry.channel, entry.seq) => {
+                return Verdict::Hold;
+            }
             EntryReason::DurableChannel => tables.holds(&owner, &entry.channel, entry.seq),
         };
         if !eligible {
@@ -86,17 +89,57 @@ fn defer(delivered: u64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::tables::Change;
 
     #[test]
     fn deferral_doubles_is_capped_and_ends() {
         let pause = |delivered| match defer(delivered) {
             Verdict::Defer(pause) => Some(pause.as_secs()),
             Verdict::Term(..) => None,
-            Verdict::Copies(_) | Verdict::Drop(_) => panic!("never released"),
+            Verdict::Copies(_) | Verdict::Drop(_) | Verdict::Hold => panic!("never released"),
         };
         let pauses: Vec<_> = (1..=11).map(pause).collect();
         let expected = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Some);
         assert_eq!(pauses[..9], expected);
         assert_eq!(pauses[9..], [None, None]);
+    }
+
+    #[test]
+    fn what_may_lie_behind_a_leave_waits_until_the_leave_is_written() {
+        let space: Space = "s".parse().unwrap();
+        let registry = Registry::new(&space);
+        let owner = "local.bob.aaaaaaaaaaaaaaaaaaaaaaaaaa";
+        let acl = r#"{"allowSubscribe":["team"],"revision":1,"updatedAt":1}"#;
+        let row = r#"{"channel":"team","owner":"local.bob","lifecycleUid":"aaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "state":"durable-active","joinCursor":1,"generation":1,"activated":true,"writerIdentity":"d","updatedAt":1}"#;
+        for (bucket, key, value) in
+            [(Bucket::Acl, owner.to_owned(), acl), (Bucket::Members, format!("team/{owner}"), row)]
+        {
+            registry.apply_own(bucket, &Change { key, revision: 1, value: Some(value.into()) });
+        }
+        let reader =
+            Reader { space, registry: Arc::clone(&registry), inbox_rooms: Arc::new(crate::rooms::Rooms::new(None)) };
+        let judge = |seq: u64| {
+            let msg = r#"{"id":"x","from":{"id":"local.ada"},"channel":"team"}"#;
+            let entry =
+                format!(r#"{{"msg":{msg},"channel":"team","seq":{seq},"reason":"durable-channel","generation":1}}"#);
+            reader.judge(&Delivery {
+                subject: format!("cotal.s.dinbox.{owner}").into(),
+                payload: entry.into(),
+                ack: None,
+                seq: 1,
+                delivered: 1,
+                taken_at: tokio::time::Instant::now(),
+                units: 0,
+                stored: Vec::new(),
+            })
+        };
+        assert!(matches!(judge(9), Verdict::Copies(copies) if copies.len() == 1));
+        let key = format!("team/{owner}").parse().unwrap();
+        let leaving = registry.leaving(&key, 8);
+        assert!(matches!(judge(8), Verdict::Copies(copies) if copies.len() == 1), "surely before the end");
+        assert!(matches!(judge(9), Verdict::Hold), "perhaps behind it");
+        drop(leaving);
+        assert!(matches!(judge(9), Verdict::Copies(copies) if copies.len() == 1));
     }
 }

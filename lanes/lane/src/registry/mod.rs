@@ -15,7 +15,7 @@ use std::{
 };
 
 use async_nats::jetstream::{context::RequestErrorKind, response::Response};
-use lanekeeper_wire::{Bucket, Space};
+use lanekeeper_wire::{Bucket, Channel, Lifecycle, MemberKey, Space};
 use tokio::sync::{mpsc, watch as signal};
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +38,8 @@ pub(crate) struct Registry {
     tables: RwLock<Tables>,
     /// This lane's latest writes.
     own: Mutex<VecDeque<(Bucket, Change)>>,
+    /// Memberships whose end is being written, each with a sequence that is surely before that end.
+    leaving: Mutex<Vec<(MemberKey, u64)>>,
     feeds: [Feed; REPLICATED.len()],
 }
 
@@ -59,7 +61,13 @@ impl Registry {
             let (rebuild, asked) = mpsc::channel(1);
             Feed { bucket, applied: signal::Sender::new(None), rebuild, rebuild_asked: Mutex::new(Some(asked)) }
         });
-        Arc::new(Self { space: space.clone(), tables: RwLock::new(Tables::default()), own: Mutex::default(), feeds })
+        Arc::new(Self {
+            space: space.clone(),
+            tables: RwLock::new(Tables::default()),
+            own: Mutex::default(),
+            leaving: Mutex::default(),
+            feeds,
+        })
     }
 
     /// The tables, for one judgement. Hold it shortly and never across an await.
@@ -123,6 +131,20 @@ impl Registry {
         })
     }
 
+    /// Says that the end of a membership is about to be decided: until the guard is dropped, nothing above `sure` is
+    /// released to it, because it may turn out to lie behind the end.
+    pub(crate) fn leaving(self: &Arc<Self>, key: &MemberKey, sure: u64) -> Leaving {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), sure));
+        Leaving { registry: Arc::clone(self), key: key.clone() }
+    }
+
+    /// True while it is open whether the post at `seq` lies before the end of a membership.
+    #[must_use]
+    pub(crate) fn is_leaving(&self, lifecycle: &Lifecycle, channel: &Channel, seq: u64) -> bool {
+        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.iter().any(|(key, sure)| seq > *sure && key.lifecycle == *lifecycle && key.pattern.covers(channel))
+    }
+
     /// Applies a write that this lane has just committed, so that it counts before the watch shows it, and so that a
     /// snapshot begun before it does not take it back.
     pub(crate) fn apply_own(&self, bucket: Bucket, change: &Change) {
@@ -146,6 +168,23 @@ impl Registry {
         let complaints = self.tables.write().unwrap_or_else(PoisonError::into_inner).replace(bucket, snapshot);
         for reason in complaints {
             tracing::warn!(space = %self.space, bucket = bucket.name(&self.space), %reason, "row ignored");
+        }
+    }
+}
+
+/// A membership whose end is being written.
+#[derive(Debug)]
+#[must_use = "dropped at once, it holds nothing back"]
+pub(crate) struct Leaving {
+    registry: Arc<Registry>,
+    key: MemberKey,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut leaving = self.registry.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = leaving.iter().position(|(key, _)| *key == self.key) {
+            leaving.swap_remove(index);
         }
     }
 }
