@@ -53,7 +53,7 @@ fn every_rule_finds_what_it_is_for() {
     let function = format!("//! x\nfn f() {{\n{}}}\n", "    g();\n".repeat(FUNCTION_LINES + 1));
     let open = concat!("//! x\nfn f() { to", "do!() }\n");
     let machine = concat!("//! see /ro", "ot/notes\n");
-    let host = concat!("//! get it from https://crates", ".io\n");
+    let host = concat!("//! get it from https://cra", "tes.io\n");
     let samples: [(Rule, &str, &str); 13] = [
         (short_file, "src/a.rs", &long),
         (short_functions, "src/a.rs", &function),
