@@ -25,6 +25,8 @@ const PULL_BYTES: usize = 8 * 1024 * 1024;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How many silent periods in a row end the lane's link.
 const SILENT_PERIODS: u32 = 3;
+/// How long nothing may come on an open pull request until a stop takes it for empty.
+const CLOSE_QUIET: Duration = Duration::from_millis(200);
 /// How long a stop waits for what the broker had already sent.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -187,11 +189,18 @@ impl Intake {
             }
             return left;
         }
-        // A drain unsubscribes and goes on receiving until the broker has confirmed: nothing sent before is missed.
+        // What open pull requests still bring is taken before the subscription ends: the client forgets a subscription
+        // before the broker has confirmed its end, and what arrives then would stay pending for a whole ack wait.
+        let until = deadline(CLOSE_PATIENCE);
+        while self.outstanding > 0 && Instant::now() < until {
+            let Ok(Some(message)) = timeout(CLOSE_QUIET, self.subscriber.next()).await else { break };
+            if self.sort(message, &mut left).is_err() {
+                break;
+            }
+        }
         if self.subscriber.drain().await.is_err() {
             return left;
         }
-        let until = deadline(CLOSE_PATIENCE);
         while let Ok(Some(message)) = tokio::time::timeout_at(until, self.subscriber.next()).await {
             left.extend(delivery(&message));
         }
