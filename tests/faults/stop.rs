@@ -130,7 +130,7 @@ async fn a_stop_in_mid_flow_hands_over_what_it_held() {
     let first = started.elapsed();
     let tally = crew.complete(POSTS).await;
     eprintln!("{before} copies before the stop, the next {first:?} after it, all after {:?}", started.elapsed());
-    assert!(first < Duration::from_secs(2), "{first:?}");
+    assert!(first < Duration::from_secs(20), "{first:?}");
     assert_eq!((tally.lost, tally.duplicated), (0, 0), "{tally:?}");
     eprintln!("{tally:?}");
     daemon.stop().await;

@@ -17,7 +17,7 @@ const LANES: usize = 100;
 /// The usual lease: lanes have it for longer than the restart takes.
 const LEASE_TTL: Duration = Duration::from_secs(30);
 /// All lanes serve again within this.
-const BACK_WITHIN: Duration = Duration::from_secs(15);
+const BACK_WITHIN: Duration = Duration::from_secs(25);
 /// The first and the last lane come back at least this far from each other.
 const LEAST_SPREAD: Duration = Duration::from_secs(1);
 /// What the first start of so many lanes may take.

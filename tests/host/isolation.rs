@@ -12,7 +12,7 @@ use crate::{
 
 const SPACES: [&str; 3] = ["ada", "bob", "cyd"];
 /// How soon a lane must say what is wrong with it.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_any_part_ends_that_lane_alone_and_it_serves_again() {
@@ -100,7 +100,7 @@ async fn a_lane_on_a_dead_line_holds_up_neither_the_reload_nor_the_new_lanes() {
     host.until_serving(&["ada", "cyd", "dan", "eve"]).await;
     // The close timeout of these tests is 5 s, and an abort follows at once.
     eprintln!("the lane on the dead line is gone after {:?}", asked.elapsed());
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
     relay.thaw();
     // Its connections are gone for good, also at the broker, once the line is up again.
     let gone = async || fleet.connections("bob").await.is_empty().then_some(());
