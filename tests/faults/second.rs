@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How often a standby asks at most, and a margin for a busy machine.
-const STANDBY_ASKS: Duration = Duration::from_secs(3);
+const STANDBY_ASKS: Duration = Duration::from_secs(15);
 /// The lease's life in these tests.
 const LEASE: Duration = Duration::from_secs(2);
 

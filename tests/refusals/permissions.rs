@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// How soon after the broker's denial a refusal must show.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(10);
 /// The same for a lane that serves: it first waits 2 s for the copies that are on their way, and hands the rest back.
-const SOON_ENDED: Duration = Duration::from_secs(6);
+const SOON_ENDED: Duration = Duration::from_secs(20);
 /// What the daemon logs the moment the broker denies something.
 const DENIED: &str = "the broker denied a subject";
 /// What a fault says of it.
