@@ -18,7 +18,7 @@ use crate::{
     fault::{Fault, FaultKind},
     lease::{Identity, Lease},
     link::Link,
-    permit::{Grantor, Permit, permit},
+    permit::{Grantor, permit},
     session::{Kept, Session},
     verify,
     watch::{self, Shown, State, Watch},
@@ -75,7 +75,7 @@ impl Lane {
         let mut kept = Kept {
             space: self.config.space.clone(),
             limits: self.shown.limits.clone(),
-            permit: permit.clone(),
+            permit,
             judged: Arc::new(Judged::default()),
             recovered: false,
             posts: Vec::new(),
@@ -86,7 +86,7 @@ impl Lane {
             settled_entries: Arc::default(),
             writer: me.holder.clone(),
         };
-        let mut life = Life { lane: self, me, grantor: Some(grantor), lease: None, permit };
+        let mut life = Life { lane: self, me, grantor: Some(grantor), lease: None };
         let mut lost_at: Option<Instant> = None;
         loop {
             let fault = match life.serve(&mut kept, stop, &mut lost_at).await {
@@ -152,8 +152,6 @@ struct Life<'a> {
     me: Identity,
     grantor: Option<Grantor>,
     lease: Option<Box<Lease>>,
-    #[allow(dead_code, reason = "keeps one receiver alive, so that a grant is never sent into the void")]
-    permit: Permit,
 }
 
 impl Life<'_> {
